@@ -1,0 +1,58 @@
+"""A transformers model behind the protocol that evaluation and benchmarks use."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache, PreTrainedModel
+
+from ridgefill.core.maps import FillMaps
+from ridgefill.engines.transformers.costs import ideal_speedup, model_cost
+from ridgefill.engines.transformers.filler import CHUNK_SIZE, Filler, make_prompt, stock_forward
+from ridgefill.evaluate.protocol import Method
+
+
+class TransformersEngine:
+    """One model and the fillers of every set of maps used with it.
+
+    Args:
+        model: a causal language model in eval mode.
+        chunk_size: see `Filler`.
+        strict: see `Filler`.
+    """
+
+    def __init__(
+        self, model: PreTrainedModel, chunk_size: int = CHUNK_SIZE, strict: bool = True
+    ) -> None:
+        self.model, self.chunk_size, self.strict = model, chunk_size, strict
+        self.cost = model_cost(model)
+        self._fillers: dict[int, Filler] = {}
+
+    def filler(self, maps: FillMaps) -> Filler:
+        """The filler of these maps, built on first use."""
+        if id(maps) not in self._fillers:
+            self._fillers[id(maps)] = Filler(
+                self.model, maps, chunk_size=self.chunk_size, strict=self.strict
+            )
+        return self._fillers[id(maps)]
+
+    @torch.no_grad()
+    def prefill(self, input_ids: Tensor, method: Method, keep: int = 1) -> tuple[Any, Tensor]:
+        input_ids = input_ids.to(self.model.device)
+        if method.maps is None:
+            prompt = make_prompt(input_ids, None, None, None, 0)
+            cache = DynamicCache(config=self.model.config.get_text_config(decoder=True))
+            return stock_forward(self.model, cache, prompt, keep)
+        return self.filler(method.maps).prefill(input_ids, plan=method.plan, keep=keep)
+
+    @torch.no_grad()
+    def forward(self, input_ids: Tensor, cache: Any) -> Tensor:
+        input_ids = input_ids.to(self.model.device)
+        prompt = make_prompt(input_ids, None, None, None, cache.get_seq_length())
+        return stock_forward(self.model, cache, prompt, input_ids.shape[1]).logits
+
+    def ideal(self, method: Method, length: int) -> float:
+        if method.maps is None:
+            return 1.0
+        plan = method.plan or self.filler(method.maps).default_plan
+        return ideal_speedup(self.cost, method.maps, plan, length)

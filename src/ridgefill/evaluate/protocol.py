@@ -1,0 +1,32 @@
+"""All that evaluation and benchmarks know of an engine."""
+
+from typing import Any, NamedTuple, Protocol
+
+from torch import Tensor
+
+from ridgefill.core.maps import FillMaps
+from ridgefill.core.rows import RowPlan
+
+
+class Method(NamedTuple):
+    """One way to prefill: ``maps`` under a ``plan``, or the exact prefill when both are None."""
+
+    name: str
+    maps: FillMaps | None = None
+    plan: RowPlan | None = None
+
+
+class Engine(Protocol):
+    """Prefills prompts by a method and decodes from the result."""
+
+    def prefill(self, input_ids: Tensor, method: Method, keep: int = 1) -> tuple[Any, Tensor]:
+        """Prefill int64 ``[1, seq]``; a decodable cache, and logits ``[1, keep, vocab]``."""
+        ...
+
+    def forward(self, input_ids: Tensor, cache: Any) -> Tensor:
+        """Run more tokens ``[1, seq]`` on a cache, exactly; logits ``[1, seq, vocab]``."""
+        ...
+
+    def ideal(self, method: Method, length: int) -> float:
+        """The ideal speed-up of the method on a prompt of ``length`` tokens."""
+        ...
