@@ -60,10 +60,12 @@ def fill_costs(cost: ModelCost, maps: FillMaps, folded: bool) -> list[int]:
     return [config.features * config.hidden_size + write for write in writes]
 
 
-def ideal_speedup(cost: ModelCost, maps: FillMaps, plan: RowPlan, length: int) -> float:
+def ideal_speedup(
+    cost: ModelCost, maps: FillMaps, folded: bool, plan: RowPlan, length: int
+) -> float:
     """The ideal prefill speed-up of one unpadded prompt of ``length`` tokens."""
     exact = plan.exact_mask(torch.ones(1, length, dtype=torch.bool))[0]
     if bool(exact.all()):
         return 1.0
-    fill = fill_costs(cost, maps, folded=maps.config.target == "normed")
+    fill = fill_costs(cost, maps, folded)
     return cost.ideal(exact, maps.config.split, fill, min(plan.tail, length))

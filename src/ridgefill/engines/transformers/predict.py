@@ -17,6 +17,7 @@ class Predictor(Protocol):
     """Predicts the cache entries of a late layer after the split."""
 
     sources: tuple[int, ...]
+    folded: bool
 
     def keys_values(
         self,
@@ -37,6 +38,8 @@ class Predictor(Protocol):
 class InputPredictor:
     """Maps with target ``input``, and identity maps: the layer's own norm and projections run."""
 
+    folded = False
+
     def __init__(self, maps: FillMaps, family: Family) -> None:
         self.maps, self.family = maps, family
         self.sources = maps.config.sources
@@ -54,6 +57,8 @@ class InputPredictor:
 
 class NormedPredictor:
     """Maps with target ``normed``, run through the layer's own projections."""
+
+    folded = False
 
     def __init__(self, maps: FillMaps, family: ProjectedFamily) -> None:
         self.maps, self.family = maps, family
@@ -75,6 +80,8 @@ class NormedPredictor:
 
 class FoldedPredictor:
     """Maps with target ``normed`` folded through the projections: one small product per layer."""
+
+    folded = True
 
     def __init__(self, maps: FillMaps, family: ProjectedFamily, layers: Sequence[Layer]) -> None:
         self.family = family
@@ -119,6 +126,8 @@ class OraclePredictor:
         inputs: per late layer, its input on the whole prompt ``[batch, seq, hidden]``.
         family: the model's family.
     """
+
+    folded = False
 
     def __init__(self, inputs: Mapping[int, Tensor], family: Family, sources: Sequence[int]):
         self.inputs, self.family, self.sources = inputs, family, tuple(sources)

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
+from ridgefill.core.engine import Method
 from ridgefill.core.maps import FillMaps
 from ridgefill.engines.transformers.costs import ideal_speedup, model_cost
 from ridgefill.engines.transformers.filler import CHUNK_SIZE, Filler, make_prompt, stock_forward
-from ridgefill.evaluate.protocol import Method
 
 
 class TransformersEngine:
@@ -54,5 +54,6 @@ class TransformersEngine:
     def ideal(self, method: Method, length: int) -> float:
         if method.maps is None:
             return 1.0
-        plan = method.plan or self.filler(method.maps).default_plan
-        return ideal_speedup(self.cost, method.maps, plan, length)
+        filler = self.filler(method.maps)
+        plan = method.plan or filler.default_plan
+        return ideal_speedup(self.cost, method.maps, filler.predictor.folded, plan, length)
