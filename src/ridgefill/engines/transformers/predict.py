@@ -86,7 +86,7 @@ class FoldedPredictor:
     def __init__(self, maps: FillMaps, family: ProjectedFamily, layers: Sequence[Layer]) -> None:
         self.family = family
         self.sources = maps.config.sources
-        self.folded = {
+        self.products = {
             index: _fold_layer(maps, family, index, layers[index])
             for index in maps.config.mapped_layers
         }
@@ -99,7 +99,7 @@ class FoldedPredictor:
         columns: Tensor,
         kwargs: Mapping[str, Any],
     ) -> KeysValues:
-        weight, bias, key_width = self.folded[index]
+        weight, bias, key_width = self.products[index]
         flat = sources.reshape(-1, sources.shape[-1]).to(weight.dtype)
         both = torch.addmm(bias, flat, weight).to(sources.dtype)
         both = both.view(*sources.shape[:-1], -1)
