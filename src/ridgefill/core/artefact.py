@@ -70,7 +70,11 @@ def _swap(new: Path, directory: Path) -> None:
         os.rename(new, directory)
         return
     old = Path(tempfile.mkdtemp(prefix=f".{directory.name}.old-", dir=directory.parent))
-    os.rename(directory, old)  # onto an empty directory: atomic
+    try:
+        os.rename(directory, old)  # onto an empty directory: atomic
+    except BaseException:
+        old.rmdir()
+        raise
     try:
         os.rename(new, directory)
     except BaseException:
@@ -132,8 +136,8 @@ def _read_config(path: Path) -> dict[str, Any]:
         raise ArtefactError(
             f"{path}: {error.strerror}; give a directory that ridgefill fit wrote"
         ) from None
-    except (ValueError, AttributeError) as error:
-        raise ArtefactError(f"{path} is not valid JSON ({error}): fetch or fit it again") from None
+    except (ValueError, AttributeError, TypeError) as error:
+        raise ArtefactError(f"{path} is no JSON object ({error}): fetch or fit it again") from None
     if version != FORMAT_VERSION:
         raise ArtefactError(
             f"{path}: format_version {version!r} is unknown, this version of ridgefill reads "

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ridgefill.core import artefact
 from ridgefill.core.errors import ArtefactError, ModelMismatchError, RidgeFillError
+from ridgefill.core.rows import RowPlan
 
 TARGETS = ("input", "normed")
 
@@ -67,6 +68,7 @@ class MapsConfig:
         if self.kind not in ("ridge", "identity"):
             raise RidgeFillError(f"kind must be 'ridge' or 'identity', got {self.kind!r}")
         check_sources(self.sources, self.split)
+        RowPlan(tail=self.tail, sinks=self.sinks)  # refuses what is no plan
 
     @property
     def mapped_layers(self) -> range:
@@ -153,7 +155,7 @@ class FillMaps:
         weight, bias = self.weight[row], self.bias[row]  # type: ignore[index]
         flat = sources.reshape(-1, sources.shape[-1]).to(weight.dtype)
         predicted = torch.addmm(bias, flat, weight)
-        return predicted.to(sources.dtype).view(*sources.shape[:-1], -1)
+        return predicted.to(sources.dtype).view(*sources.shape[:-1], weight.shape[-1])
 
     def fold(self, layer: int, projection: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
         """Fold the map of ``layer`` through a linear projection of what it predicts.
@@ -221,8 +223,8 @@ class FillMaps:
         if ours.weights != model.weights:
             raise ModelMismatchError(
                 f"the maps were fitted on {ours.name!r} with other weights than this model's "
-                "(edited, fine-tuned or quantised): fit again, or pass strict=False if you know "
-                "the models to be equivalent"
+                "(edited, fine-tuned, quantised or offloaded): fit again, or pass strict=False if "
+                "you know the models to be equivalent"
             )
 
     def save_pretrained(

@@ -90,12 +90,16 @@ def _index_lists(chosen: Chosen) -> list[Tensor]:
     nested = [chosen] if _is_flat(chosen) else list(chosen)
     tensors = [torch.as_tensor(rows) for rows in nested]
     for rows in tensors:
-        if rows.dim() != 1 or (rows.numel() and (rows.is_floating_point() or rows.is_complex())):
+        if rows.dim() != 1 or (rows.numel() and not _is_integer(rows)):
             raise RidgeFillError(
                 f"chosen must hold integer column indices, got {rows.tolist()!r}: pass indices, "
-                "one list per sequence, or a bool mask"
+                "one list per sequence, or a bool tensor as a mask"
             )
     return [rows.long() for rows in tensors]
+
+
+def _is_integer(rows: Tensor) -> bool:
+    return not (rows.is_floating_point() or rows.is_complex() or rows.dtype == torch.bool)
 
 
 def _is_flat(chosen: Tensor | Sequence) -> bool:

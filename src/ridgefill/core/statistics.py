@@ -79,7 +79,8 @@ class Statistics:
 
     def merge(self, other: "Statistics") -> None:
         """Add another worker's or run's sums in place. Raises RidgeFillError on other shapes."""
-        if other.layers != self.layers or other.xty.shape != self.xty.shape:
+        shapes = ([part.shape for part in s.tensors().values()] for s in (self, other))
+        if other.layers != self.layers or next(shapes) != next(shapes):
             raise RidgeFillError(
                 f"cannot merge statistics of layers {other.layers} and {self.layers}: "
                 "fit both with the same model, split, sources and target"

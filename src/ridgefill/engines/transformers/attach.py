@@ -59,7 +59,11 @@ def attach(
 
 @contextmanager
 def attached(filler: Filler, plan: RowPlan) -> Iterator[PreTrainedModel]:
-    """The hook of one filler and plan, removed at exit."""
+    """The hook of one filler and plan, removed at exit. Refused while another one is there."""
+    if any(isinstance(hook, _FillHook) for hook in filler.model._forward_pre_hooks.values()):
+        raise UnsupportedError(
+            f"{type(filler.model).__name__} already has fill maps attached: leave that block first"
+        )
     hook = _FillHook(filler, plan)
     handle = filler.model.register_forward_pre_hook(hook, with_kwargs=True)
     try:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ridgefill.core import ridge
-from ridgefill.core.errors import UnsupportedError
+from ridgefill.core.errors import RidgeFillError, UnsupportedError
 from ridgefill.core.maps import (
     FillMaps,
     MapsConfig,
@@ -36,7 +36,8 @@ class FitOptions:
     Args:
         split: first late layer; default half the layers.
         sources: residual states the maps read; default `default_sources`.
-        target: what they predict, ``input`` or ``normed``.
+        target: what they predict, ``input`` or ``normed``; default ``normed`` where the family
+            has projections to fold it through, else ``input``.
         window: tokens per calibration window.
         batch_tokens: tokens per forward pass.
         held_out: share of windows kept for choosing penalties and for R2.
@@ -49,7 +50,7 @@ class FitOptions:
 
     split: int | None = None
     sources: tuple[int, ...] | None = None
-    target: str = "input"
+    target: str | None = None
     window: int = 1024
     batch_tokens: int = 4096
     held_out: float = 0.1
@@ -58,6 +59,21 @@ class FitOptions:
     sinks: int = 4
     tail: int = 256
     penalties: Sequence[float] = ridge.PENALTIES
+
+    def __post_init__(self) -> None:
+        for name in ("batch_tokens", "max_tokens"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise RidgeFillError(f"{name} must be 1 or more, got {value!r}")
+        if self.sinks >= self.window:
+            raise RidgeFillError(
+                f"{self.sinks} sinks leave no row of a window of {self.window} to fit on: give "
+                "fewer sinks or a longer window"
+            )
+        if not self.penalties or min(self.penalties) <= 0:
+            raise RidgeFillError(
+                f"penalties must be positive and at least one, got {tuple(self.penalties)}"
+            )
 
 
 def fit(
@@ -116,14 +132,15 @@ class Collector:
         self.sources = default_sources(self.split) if opts.sources is None else opts.sources
         check_sources(self.sources, self.split)
         self.family = family_of(self.decoder.config)
-        self.projected = _projected(self.family, opts.target)
+        target = opts.target or self.family.targets[-1]
+        self.projected = _projected(self.family, target)
         self.config = MapsConfig(
             base_model=fingerprint(model),
             split=self.split,
             num_layers=count,
             hidden_size=self.decoder.config.hidden_size,
             sources=tuple(self.sources),
-            target=opts.target,
+            target=target,
             tail=opts.tail,
             sinks=opts.sinks,
         )

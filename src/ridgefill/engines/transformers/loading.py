@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -64,7 +65,7 @@ def load(
             **common,
         )
         tokenizer = AutoTokenizer.from_pretrained(name, **common)
-    except (OSError, ValueError, KeyError, ImportError) as error:
+    except (OSError, ValueError, KeyError, ImportError, SafetensorError) as error:
         raise RidgeFillError(
             f"{model!r} cannot be loaded as a causal language model: {_reason(error)}"
         ) from error
@@ -127,16 +128,23 @@ def _placement(device_map: str | None) -> tuple[torch.device | None, str | None]
         cuda = torch.cuda.is_available()
         return torch.device(f"cuda:{rank}" if cuda else "cpu"), None
     try:
-        return torch.device(device_map), None
+        device = torch.device(device_map)
     except RuntimeError:
         _require("accelerate", purpose=f"place a model by device_map={device_map!r}")
         return None, device_map
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise RidgeFillError(
+            f"device {device_map!r} is not there: torch sees {torch.cuda.device_count()} CUDA "
+            "devices; name another, or cpu"
+        )
+    return device, None
 
 
 def _torch_dtype(dtype: str, gguf: bool) -> torch.dtype | str:
     if dtype == "auto":
         return torch.float32 if gguf else "auto"
-    return getattr(torch, dtype)  # type: ignore[no-any-return]
+    found: torch.dtype = getattr(torch, dtype)
+    return found
 
 
 def _require(*packages: str, purpose: str, extra: str | None = None) -> None:

@@ -65,7 +65,7 @@ def self_check(filler: Filler) -> None:
     )
     try:
         filled = filler.prefill(prompt.ids, plan=_PLAN)  # type: ignore[arg-type]
-    except (TypeError, AttributeError, KeyError, RuntimeError, IndexError) as error:
+    except (TypeError, AttributeError, LookupError, RuntimeError, ValueError) as error:
         raise _refusal(model, f"the check failed with {type(error).__name__}: {error}") from error
     finally:
         filler.predictor = fitted

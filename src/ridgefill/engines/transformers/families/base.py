@@ -23,7 +23,8 @@ class Family(ABC):
     """Fills the cache of one kind of decoder layer.
 
     ``kwargs`` are the keyword arguments the decoder stack passes to the layer, cut to the rows:
-    ``position_embeddings``, ``position_ids`` and so on.
+    ``position_embeddings``, ``position_ids`` and so on. ``targets`` are those of the maps it can
+    fill from, the preferred one last.
     """
 
     name: ClassVar[str]
