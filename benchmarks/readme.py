@@ -1,0 +1,102 @@
+"""Write the measured tables of README.md from the JSON beside this script.
+
+python benchmarks/readme.py          # rewrite the marked blocks
+python benchmarks/readme.py --check  # exit 1 when they are out of date
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+def main() -> None:
+    readme = ROOT / "README.md"
+    old = readme.read_text(encoding="utf-8")
+    new = render(old)
+    if "--check" in sys.argv[1:]:
+        sys.exit(0 if new == old else "README.md is out of date: run benchmarks/readme.py")
+    readme.write_text(new, encoding="utf-8")
+
+
+def render(text: str) -> str:
+    """``text`` with every marked block replaced by what its JSON says."""
+    for name, table in TABLES.items():
+        start, stop = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+        before, rest = text.split(start)
+        _, after = rest.split(stop)
+        text = f"{before}{start}{table()}\n{stop}{after}"
+    return text
+
+
+def _read(path: str) -> dict[str, Any]:
+    return json.loads((RESULTS / path).read_text(encoding="utf-8"))
+
+
+def quality() -> str:
+    """Tail loss and retrieval by plan."""
+    results = _read("quality.json")
+    lines = [
+        "| plan | tail loss | over exact, 95 % interval | needle in noise | needle in a novel |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for row in results["rows"]:
+        delta = row["delta_tail_loss"]
+        interval = f"{delta['mean']:+.3f} [{delta['low']:+.3f}, {delta['high']:+.3f}]"
+        cells = [row["plan"], f"{row['mean_tail_loss']['mean']:.3f}", interval]
+        cells += [
+            f"{row[f'mean_right_{kind}']['mean']:.2f} ({row[f'mean_log_prob_{kind}']['mean']:.2f})"
+            for kind in ("noise", "novel")
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    count = results["n"]
+    config = results["config"]
+    lines += [
+        "",
+        f"{config['length']}-token prompts, tail {config['tail']}, 4 sinks unless stated; "
+        f"{count['documents']} windows of unseen novels, {count['needles_per_kind']} needles per "
+        f"haystack, all in the filled region; maps from {config['fit_tokens']:,} tokens. Needle "
+        "cells: share with every digit right, mean log-probability of the answer's tokens.",
+    ]
+    return "\n".join(lines)
+
+
+def ttft() -> str:
+    """Time to first token by prompt length."""
+    results = _read("ttft/results.json")
+    lines = [
+        "| prompt | method | ratio, CPU time | ratio, wall | ideal | measured / ideal |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for row in results["rows"]:
+        if row["ideal"] == 1:
+            continue
+        numbers = [row["ratio_cpu"], row["ratio_wall"], row["ideal"], row["measured_over_ideal"]]
+        cells = [str(row["length"]), row["method"], *(f"{number:.2f}" for number in numbers)]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def fit_cost() -> str:
+    """What a fit costs beside a forward pass."""
+    fit = _read("ttft/results.json")["fit_cost"]
+    half, whole = fit["peak"]["half"], fit["peak"]["all"]
+    return (
+        f"A fit costs {fit['over_model']['ratio']:.2f}x the CPU time of a bare forward pass of the "
+        f"model over the same {fit['tokens']:,} tokens "
+        f"({fit['over_model']['ratio_with_solve']:.2f}x with the closed-form solve; "
+        f"{fit['over_decoder']['ratio']:.2f}x and {fit['over_decoder']['ratio_with_solve']:.2f}x "
+        "of the decoder without logits). Its peak memory beyond the model was "
+        f"{half['bytes'] / 2**20:,.0f} MiB over {half['tokens']:,} tokens and "
+        f"{whole['bytes'] / 2**20:,.0f} MiB over {whole['tokens']:,}."
+    )
+
+
+TABLES: dict[str, Callable[[], str]] = {"quality": quality, "ttft": ttft, "fit-cost": fit_cost}
+
+if __name__ == "__main__":
+    main()
