@@ -20,7 +20,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.stamp ## fit, prefill and compare on a small model; results in DEMO_OUTPUT
-	$(VENV)/bin/ridgefill demo --output "$(DEMO_OUTPUT)"
+	$(VENV)/bin/ridgefill demo --output "$(DEMO_OUTPUT)" --overwrite
 
 test: lint ## lint and types, every test, then the oldest supported transformers
 	$(VENV)/bin/python -m pytest $(PYTEST_ARGS)

@@ -112,9 +112,9 @@ def fit(
         if bundled and max_tokens is not None:
             texts = _bundled(loaded[1], max_tokens)
         start = time.perf_counter()
-        maps = _fit(*loaded, texts, output, progress=not quiet and rank == 0, **chosen)
+        show = not quiet and rank == 0
+        maps = _fit(*loaded, texts, output, overwrite=overwrite, progress=show, **chosen)
         if rank == 0:
-            maps.save_pretrained(output, overwrite=overwrite)
             _report(maps, output, time.perf_counter() - start, as_json)
 
 
@@ -169,7 +169,7 @@ def _fit(
         say(f"going on from {partial}", quiet=not progress)
     try:
         return transformers.fit(
-            model, tokenizer, texts, checkpoint=partial, progress=progress, **chosen
+            model, tokenizer, texts, output=output, checkpoint=partial, progress=progress, **chosen
         )
     except KeyboardInterrupt:
         if not partial.is_dir():

@@ -77,5 +77,5 @@ def test_mask_of_exact_rows(windowed: bool, seed: int) -> None:
         for place, column in enumerate(columns):
             for key in range(first, keys.shape[2]):
                 distance = PAST + column - key
-                sees = 0 <= distance and (not windowed or distance < WINDOW)
+                sees = distance >= 0 and (not windowed or distance < WINDOW)
                 assert bool(mask[row, 0, place, key - first]) == sees

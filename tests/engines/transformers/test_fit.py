@@ -28,6 +28,7 @@ def random_text(documents: int = 5, length: int = LENGTH) -> list[str]:
 def fit_tiny(model: PreTrainedModel, texts: list[str], **options: Any) -> FillMaps:
     defaults = {
         "split": SPLIT,
+        "target": "input",
         "window": WINDOW,
         "batch_tokens": 3 * WINDOW,
         "held_out": 0.25,
@@ -126,8 +127,10 @@ def test_normed_maps(family: str, seed: int) -> None:
 
 def test_defaults_and_provenance(seed: int) -> None:
     model, texts = build("llama", seed), random_text()
-    maps = fit_tiny(model, texts, split=None, tail=31)
+    maps = fit_tiny(model, texts, split=None, target=None, tail=31)
     assert maps.config.split == LAYERS // 2
+    assert maps.config.target == "normed"
+    assert fit_tiny(build("phi", seed), texts, target=None).config.target == "input"
     assert maps.config.sources == (2, 1, 0)
     assert (maps.config.tail, maps.config.sinks) == (31, SINKS)
     assert maps.config.provenance["documents"] == len(texts)

@@ -1,5 +1,6 @@
 """A fit that is stopped goes on where it was and gives the same maps to the bit."""
 
+import errno
 import os
 import signal
 from collections.abc import Callable
@@ -171,3 +172,23 @@ def test_disk_full_while_saving_a_checkpoint(
     seen = counting_adds(monkeypatch)
     assert_same(fit_tiny(model, texts, checkpoint=folder), expected)
     assert len(seen) == BATCHES - 3
+
+
+def test_disk_full_while_saving_the_maps_keeps_the_checkpoint(
+    stopped: tuple[PreTrainedModel, list[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkpoint goes only once the maps are on disk."""
+    model, texts, folder = stopped
+    output = folder.parent / "maps"
+
+    def full(*args: object, **kwargs: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FillMaps, "save_pretrained", full)
+        with pytest.raises(OSError, match="No space left"):
+            fit_tiny(model, texts, output=output, checkpoint=folder)
+    assert list(folder.iterdir())
+    maps = fit_tiny(model, texts, output=output, checkpoint=folder)
+    assert not folder.exists()
+    assert_same(FillMaps.from_pretrained(output), maps)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ridgefill.core import ridge
+from ridgefill.core import artefact, ridge
 from ridgefill.core.errors import RidgeFillError, UnsupportedError
 from ridgefill.core.maps import (
     FillMaps,
@@ -81,6 +81,8 @@ def fit(
     tokenizer: PreTrainedTokenizerBase,
     texts: Iterable[str],
     *,
+    output: str | Path | None = None,
+    overwrite: bool = False,
     checkpoint: str | Path | None = None,
     progress: bool = True,
     **options: Any,
@@ -92,6 +94,8 @@ def fit(
             bases and ``device_map`` included.
         tokenizer: the model's tokenizer.
         texts: documents.
+        output: directory to save the maps in (by the first process), before the checkpoint goes.
+        overwrite: whether ``output`` may hold older maps.
         checkpoint: directory for resuming: written every few minutes and on Ctrl-C, read when it
             holds a run of the same fit, removed at the end. Default: none is kept.
         progress: show a bar on stderr with tokens/s and time left.
@@ -104,6 +108,8 @@ def fit(
     NonFiniteError when the residual stream overflows.
     """
     opts = FitOptions(**options)
+    if output is not None:
+        artefact.check_target(Path(output), overwrite)
     collector = Collector(model, opts)
     windows = pack(
         texts,
@@ -116,6 +122,8 @@ def fit(
     run = FitRun(windows, opts, collector, Process.current(), checkpoint, progress)
     train, held_out = run.collect()
     maps = _solve(collector, windows, opts, train, held_out)
+    if output is not None and run.process.rank == 0:
+        maps.save_pretrained(output, overwrite)
     run.clear()
     return maps
 
