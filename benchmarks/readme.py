@@ -84,14 +84,16 @@ def ttft() -> str:
 def fit_cost() -> str:
     """What a fit costs beside a forward pass."""
     fit = _read("ttft/results.json")["fit_cost"]
+    model, decoder = fit["over_model"], fit["over_decoder"]
     half, whole = fit["peak"]["half"], fit["peak"]["all"]
     return (
-        f"A fit costs {fit['over_model']['ratio']:.2f}x the CPU time of a bare forward pass of the "
-        f"model over the same {fit['tokens']:,} tokens "
-        f"({fit['over_model']['ratio_with_solve']:.2f}x with the closed-form solve; "
-        f"{fit['over_decoder']['ratio']:.2f}x and {fit['over_decoder']['ratio_with_solve']:.2f}x "
-        "of the decoder without logits). Its peak memory beyond the model was "
-        f"{half['bytes'] / 2**20:,.0f} MiB over {half['tokens']:,} tokens and "
+        f"A fit over {fit['tokens']:,} tokens costs {model['ratio']:.2f}x the CPU time of a bare "
+        f"forward pass of the model over them, {model['ratio_with_solve']:.2f}x with the closed-form "
+        f"solve ({decoder['ratio']:.2f}x and {decoder['ratio_with_solve']:.2f}x of the decoder "
+        "without logits). The solve costs the same for any text: at 100,000 tokens that makes "
+        f"{model['ratio_with_solve_at']['100000']:.2f}x "
+        f"({decoder['ratio_with_solve_at']['100000']:.2f}x). Peak memory beyond the model: "
+        f"{half['bytes'] / 2**20:,.0f} MiB over {half['tokens']:,} tokens, "
         f"{whole['bytes'] / 2**20:,.0f} MiB over {whole['tokens']:,}."
     )
 

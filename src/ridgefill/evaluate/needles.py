@@ -15,8 +15,8 @@ NOISE = "The grass is green. The sky is blue. The sun is yellow. Here we go. The
 _NAMES = ("London", "Oslo", "Lima", "Cairo", "Madrid", "Tokyo", "Dublin", "Geneva", "Vienna")
 _NEEDLE = " The special magic number for {name} is: {number}. "
 _QUESTION = (
-    "\n\nWhat is the special magic number for {name} mentioned in the text above?"
-    "\nThe special magic number for {name} mentioned in the text is:"
+    "\n\nQuestion: What is the special magic number for {name}?"
+    "\nAnswer: The special magic number for {name} is:"
 )
 
 
