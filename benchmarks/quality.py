@@ -58,7 +58,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--length", type=int, default=1024)
     parser.add_argument("--tail", type=int, default=128)
     parser.add_argument("--documents", type=int, default=24)
-    parser.add_argument("--needles", type=int, default=24, help="prompts per kind of haystack")
+    parser.add_argument("--needles", type=int, default=16, help="prompts per kind of haystack")
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
 

@@ -88,10 +88,10 @@ def fit_cost() -> str:
     half, whole = fit["peak"]["half"], fit["peak"]["all"]
     return (
         f"A fit over {fit['tokens']:,} tokens costs {model['ratio']:.2f}x the CPU time of a bare "
-        f"forward pass of the model over them, {model['ratio_with_solve']:.2f}x with the closed-form "
-        f"solve ({decoder['ratio']:.2f}x and {decoder['ratio_with_solve']:.2f}x of the decoder "
-        "without logits). The solve costs the same for any text: at 100,000 tokens that makes "
-        f"{model['ratio_with_solve_at']['100000']:.2f}x "
+        f"forward pass of the model over them, {model['ratio_with_solve']:.2f}x with the solve "
+        f"in closed form ({decoder['ratio']:.2f}x and {decoder['ratio_with_solve']:.2f}x of the "
+        "decoder without logits). The solve costs the same for any text; over 100,000 tokens that "
+        f"makes {model['ratio_with_solve_at']['100000']:.2f}x "
         f"({decoder['ratio_with_solve_at']['100000']:.2f}x). Peak memory beyond the model: "
         f"{half['bytes'] / 2**20:,.0f} MiB over {half['tokens']:,} tokens, "
         f"{whole['bytes'] / 2**20:,.0f} MiB over {whole['tokens']:,}."

@@ -26,9 +26,8 @@ PENALTIES: tuple[float, ...] = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 3e-2, 1e-1, 3e-1, 
 class RidgeSolution:
     """Affine maps ``y = x @ weight + bias``.
 
-    weight ``[layers, p, hidden]``, bias ``[layers, hidden]`` fp64; ``penalties`` and
-    ``r2`` (held-out, pooled over the target's columns) one float per layer; ``key_variance``
-    ``[layers, hidden]``-free: see `predicted_moments`.
+    weight ``[layers, p, hidden]``, bias ``[layers, hidden]`` fp64; ``penalties`` and ``r2``
+    (held-out, pooled over the target's columns) one float per layer.
     """
 
     layers: tuple[int, ...]

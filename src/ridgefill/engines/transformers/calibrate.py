@@ -1,8 +1,8 @@
 """Fit fill maps from calibration text: one pass, sufficient statistics only."""
 
 import platform
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,10 @@ from ridgefill.core.statistics import Statistics
 from ridgefill.engines.transformers.decoder import Decoder, Wrapper, device_of
 from ridgefill.engines.transformers.families import Family, ProjectedFamily, family_of
 from ridgefill.engines.transformers.families.base import Layer
+from ridgefill.engines.transformers.filler import Filler
 from ridgefill.engines.transformers.fingerprint import fingerprint
 from ridgefill.engines.transformers.fitrun import FitRun, Process
+from ridgefill.engines.transformers.identity import identity_maps
 from ridgefill.engines.transformers.windows import Windows, pack
 
 
@@ -142,6 +144,8 @@ class Collector:
         self.family = family_of(self.decoder.config)
         target = opts.target or self.family.targets[-1]
         self.projected = _projected(self.family, target)
+        if self.family.needs_self_check:
+            Filler(model, identity_maps(model, self.split))  # refuses what no map could fill
         self.config = MapsConfig(
             base_model=fingerprint(model),
             split=self.split,
@@ -241,9 +245,8 @@ def _solve(
     if collector.projected is not None and collector.scales_keys:
         scale = _key_scale(collector.decoder.layers, collector.projected, train, solution)
     provenance = _provenance(windows, opts, solution, train, held_out)
-    values = {**collector.config.__dict__, "provenance": provenance}
-    weight, bias = solution.weight.float().cpu(), solution.bias.float().cpu()
-    return FillMaps(MapsConfig(**values), weight, bias, scale)
+    config = replace(collector.config, provenance=provenance)
+    return FillMaps(config, solution.weight.float().cpu(), solution.bias.float().cpu(), scale)
 
 
 def _key_scale(
@@ -285,7 +288,7 @@ def _provenance(
     solution: ridge.RidgeSolution,
     train: Statistics,
     held_out: Statistics,
-) -> Mapping[str, Any]:
+) -> dict[str, Any]:
     by_layer = dict(zip(map(str, solution.layers), solution.r2, strict=True))
     return {
         "text_sha256": windows.sha256,
