@@ -94,7 +94,8 @@ def check_layer(
     assert maps.r2[layer] == pytest.approx(scores[penalty], abs=1e-5)
     weight, bias = solved[penalty]
     for ours, theirs in ((maps.weight[row], weight), (maps.bias[row], bias)):
-        limit = 1e-4 * float(theirs.abs().max())  # products are taken in fp32
+        # Products are taken in fp32, and the least penalty magnifies their rounding a hundredfold.
+        limit = 1e-3 * float(theirs.abs().max())
         torch.testing.assert_close(ours.double(), theirs, rtol=0, atol=limit)
 
 
