@@ -14,6 +14,7 @@ from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 from ridgefill.core.errors import ModelMismatchError, RidgeFillError, UnsupportedError
 from ridgefill.core.maps import FillMaps
 from ridgefill.engines.transformers import Filler, attach, identity_maps, prefill
+from ridgefill.engines.transformers.calibrate import Collector, FitOptions
 from ridgefill.engines.transformers.fingerprint import fingerprint
 from tests.engines.transformers.builders import random_ids, random_maps
 from tests.engines.transformers.families import FAMILIES, LAYERS, SPLIT, Family, build
@@ -157,6 +158,8 @@ def test_self_check_of_generic_models(
     model.get_decoder().layers[place].__class__ = layer
     with pytest.raises(UnsupportedError, match=r"'odd_llama'.*family module"):
         Filler(model, maps)
+    with pytest.raises(UnsupportedError, match=r"'odd_llama'.*family module"):
+        Collector(model, FitOptions(split=SPLIT))  # before a fit reads any text
     assert not any(module._forward_pre_hooks for module in model.modules())
 
 
