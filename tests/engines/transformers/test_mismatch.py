@@ -125,7 +125,11 @@ def test_strict_false(seed: int) -> None:
     maps = random_maps(model)
     other = build("llama", seed + 1)
     other.config._commit_hash = "bbbb"
-    Filler(other, maps, strict=False).prefill(random_ids(1, 40))
+    logits = Filler(other, maps, strict=False).prefill(random_ids(1, 40)).logits
+    assert torch.isfinite(logits).all()
+    prefill(other, maps, random_ids(1, 40), strict=False)
+    with attach(other, maps, strict=False):
+        assert other._forward_pre_hooks
     with pytest.raises(ModelMismatchError, match="architecture"):
         Filler(build("mistral", seed), maps, strict=False)
 

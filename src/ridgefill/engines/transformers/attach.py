@@ -34,11 +34,12 @@ def attach(
     tail: int | None = None,
     sinks: int | None = None,
     chosen: Chosen = None,
+    strict: bool = True,
 ) -> Iterator[PreTrainedModel]:
     """While open, ``model.generate(...)`` and pipelines fill prompts longer than sinks + tail.
 
     Args:
-        model, maps: as for `Filler`.
+        model, maps, strict: as for `Filler`.
         tail, sinks: exact rows at the end and start; default: the maps' own.
         chosen: more exact rows, by column of each prompt's ``input_ids``; see `RowPlan`.
 
@@ -46,7 +47,7 @@ def attach(
     caches other than a plain `DynamicCache` raise UnsupportedError. ``prefill_chunk_size`` is not
     needed: fills are chunked, and it would make each chunk a prompt with a tail of its own.
     """
-    filler = Filler(model, maps)
+    filler = Filler(model, maps, strict=strict)
     default = filler.default_plan
     plan = RowPlan(
         tail=default.tail if tail is None else tail,

@@ -237,9 +237,11 @@ def prefill(
     attention_mask: Tensor | None = None,
     plan: RowPlan | None = None,
     cache: Cache | None = None,
+    *,
+    strict: bool = True,
 ) -> Prefilled:
-    """Prefill a prompt with filled late-layer caches. See `Filler.prefill`.
+    """Prefill a prompt with filled late-layer caches. See `Filler` and `Filler.prefill`.
 
     For more than one prompt keep a `Filler`: it checks the model and folds the maps only once.
     """
-    return Filler(model, maps).prefill(input_ids, attention_mask, plan, cache)
+    return Filler(model, maps, strict=strict).prefill(input_ids, attention_mask, plan, cache)
