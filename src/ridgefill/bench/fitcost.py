@@ -17,7 +17,7 @@ from ridgefill.bench.timing import Stopwatch, rotated
 from ridgefill.core import ridge
 from ridgefill.core.statistics import Statistics
 from ridgefill.engines.transformers.calibrate import Collector, FitOptions
-from ridgefill.engines.transformers.windows import Windows, pack
+from ridgefill.engines.transformers.windows import Windows
 
 _LARGER_FITS = (100_000, 1_000_000)
 """Tokens for which the ratio with solve is worked out from the measured parts."""
@@ -46,14 +46,7 @@ def fit_cost(
     """
     say = report or (lambda step: None)
     collector = Collector(model, opts)
-    windows = pack(
-        texts,
-        tokenizer,
-        length=opts.window,
-        held_out=opts.held_out,
-        seed=opts.seed,
-        max_tokens=opts.max_tokens,
-    )
+    windows = opts.windows(texts, tokenizer)
     batches = windows.batches(max(opts.batch_tokens // opts.window, 1))
     watches, parts = _passes(model, collector, windows, batches, say)
     with Stopwatch() as solving:

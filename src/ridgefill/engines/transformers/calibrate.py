@@ -77,6 +77,17 @@ class FitOptions:
                 f"penalties must be positive and at least one, got {tuple(self.penalties)}"
             )
 
+    def windows(self, texts: Iterable[str], tokenizer: PreTrainedTokenizerBase) -> Windows:
+        """``texts`` packed as these options say. Raises NotEnoughTextError."""
+        return pack(
+            texts,
+            tokenizer,
+            length=self.window,
+            held_out=self.held_out,
+            seed=self.seed,
+            max_tokens=self.max_tokens,
+        )
+
 
 def fit(
     model: PreTrainedModel,
@@ -113,14 +124,7 @@ def fit(
     if output is not None:
         artefact.check_target(Path(output), overwrite)
     collector = Collector(model, opts)
-    windows = pack(
-        texts,
-        tokenizer,
-        length=opts.window,
-        held_out=opts.held_out,
-        seed=opts.seed,
-        max_tokens=opts.max_tokens,
-    )
+    windows = opts.windows(texts, tokenizer)
     run = FitRun(windows, opts, collector, Process.current(), checkpoint, progress)
     train, held_out = run.collect()
     maps = _solve(collector, windows, opts, train, held_out)
