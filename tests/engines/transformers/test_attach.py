@@ -139,6 +139,7 @@ def test_turns_on_one_cache(family: str, empty: str, seed: int) -> None:
             exact = torch.cat([exact, mask])
             out = model.generate(
                 text,
+                attention_mask=torch.ones_like(text),  # decoded tokens may be the padding id
                 **{cache_name(model): cache},
                 max_new_tokens=3,
                 do_sample=False,

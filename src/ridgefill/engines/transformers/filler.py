@@ -224,7 +224,10 @@ def make_prompt(
         )
     mask = mask.to(given.device).bool()
     if bool((mask[:, 1:] < mask[:, :-1]).any()) or not bool(mask[:, -1].all()):
-        raise RidgeFillError("the batch is padded on the right: set padding_side='left'")
+        raise RidgeFillError(
+            "the batch is padded on the right, or attention_mask has holes (generate makes them "
+            "where a prompt holds the padding id): set padding_side='left' and pass the mask"
+        )
     if positions is None:
         positions = (mask.long().cumsum(1) - 1).clamp_min(0)[:, past:]
     return Prompt(ids, embeds, mask, positions.expand(batch, length))
