@@ -97,7 +97,7 @@ class FillLayer(CacheLayerMixin):
 
     def finish(self) -> None:
         """Move the rows into the stock layer."""
-        start = 0 if self.window is None else max(self.seen - self.window + 1, 0)
+        start = self._first_visible()
         keys, values = (part[:, :, start : self.seen] for part in (self.keys, self.values))
         if self.window is not None:
             keys, values = keys.clone(), values.clone()
