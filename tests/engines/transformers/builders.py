@@ -95,20 +95,25 @@ PLANS = ("sinks", "tail", "scattered", "all", "all-but-one", "none")
 
 def errors(ours: Prefilled, theirs: Prefilled, mask: Tensor) -> dict[str, float]:
     """Largest absolute difference of logits, keys and values at real positions."""
-    worst = {"logits": _largest(ours.logits - theirs.logits), "keys": 0.0, "values": 0.0}
-    pairs = zip(ours.cache.layers, theirs.cache.layers, strict=True)
-    for mine, stock in pairs:
+    return {name: float(d.abs().max()) for name, d in _differences(ours, theirs, mask).items()}
+
+
+def rms_errors(ours: Prefilled, theirs: Prefilled, mask: Tensor) -> dict[str, float]:
+    """Root mean square of the differences of logits, keys and values at real positions."""
+    differences = _differences(ours, theirs, mask)
+    return {name: float(d.square().mean().sqrt()) for name, d in differences.items()}
+
+
+def _differences(ours: Prefilled, theirs: Prefilled, mask: Tensor) -> dict[str, Tensor]:
+    found = {"logits": [(ours.logits.double() - theirs.logits.double()).flatten()]}
+    for mine, stock in zip(ours.cache.layers, theirs.cache.layers, strict=True):
         for name in ("keys", "values"):
             ours_states, stock_states = getattr(mine, name), getattr(stock, name)
             assert ours_states.shape == stock_states.shape
             real = mask.bool()[:, -stock_states.shape[2] :]
             difference = (ours_states.double() - stock_states.double()).transpose(1, 2)[real]
-            worst[name] = max(worst[name], _largest(difference))
-    return worst
-
-
-def _largest(difference: Tensor) -> float:
-    return float(difference.abs().max())
+            found.setdefault(name, []).append(difference.flatten())
+    return {name: torch.cat(parts) for name, parts in found.items()}
 
 
 def tiny_tokenizer() -> PreTrainedTokenizerFast:

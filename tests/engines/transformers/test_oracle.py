@@ -13,7 +13,13 @@ from ridgefill.engines.transformers.compat import cache_name
 from ridgefill.engines.transformers.filler import Prefilled, make_prompt
 from ridgefill.engines.transformers.oracle import stock_prefill
 from ridgefill.engines.transformers.predict import OraclePredictor
-from tests.engines.transformers.builders import PLANS, errors, left_padded, plans
+from tests.engines.transformers.builders import (
+    PLANS,
+    errors,
+    left_padded,
+    plans,
+    rms_errors,
+)
 from tests.engines.transformers.families import FAMILIES, LAYERS, SPLIT, build
 
 CHUNKS = (1, 7, 64, 10_000)
@@ -76,15 +82,19 @@ def test_bf16(family: str, batch: int, plan: str, seed: int) -> None:
     """In bf16 a fill is as near to the fp32 model as stock bf16 is.
 
     Other shapes round otherwise, so equality with stock bf16 is not to be had; the yardstick is
-    stock's own rounding error against the same weights in fp32. A misplaced row is off by the
-    size of the states, dozens of times that.
+    stock's own rounding error against the same weights in fp32, root mean square because the
+    largest of a hundred errors varies by more than twofold between two equally good runs. The
+    logits are those of one row per sequence, so their mean varies more. One misplaced row of a
+    hundred is off by the size of the states and raises the mean some 25 times.
     """
     case = oracle(family, "sdpa", batch, torch.bfloat16, seed)
     assert case.exact is not None
-    rounding = errors(case.stock, case.exact, case.mask)
+    rounding = rms_errors(case.stock, case.exact, case.mask)
     for chunk in CHUNKS:
-        found = errors(run(case, plan, chunk), case.exact, case.mask)
-        assert all(found[name] <= 2 * rounding[name] for name in found), (chunk, found, rounding)
+        found = rms_errors(run(case, plan, chunk), case.exact, case.mask)
+        over = {name: found[name] / rounding[name] for name in found}
+        assert max(over["keys"], over["values"]) <= 1.25, (chunk, over)
+        assert over["logits"] <= 2, (chunk, over)
 
 
 @pytest.mark.parametrize("batch", [1, 3])
