@@ -30,3 +30,22 @@ class Engine(Protocol):
     def ideal(self, method: Method, length: int) -> float:
         """The ideal speed-up of the method on a prompt of ``length`` tokens."""
         ...
+
+
+class SpliceEngine(Engine, Protocol):
+    """An engine whose caches can be read and changed before the tail runs."""
+
+    def before_tail(self, input_ids: Tensor, method: Method, tail: int) -> Any:
+        """The cache of every row of int64 ``[1, seq]`` before the last ``tail``.
+
+        Running `forward` on those last rows then completes the method's prefill.
+        """
+        ...
+
+    def layer_states(self, cache: Any, layer: int) -> dict[str, Tensor]:
+        """A layer's tensors in ``cache`` by name, to be read or changed in place.
+
+        ``keys`` and ``values`` ``[1, kv_heads, seq, head_dim]``, or ``conv_state`` and
+        ``recurrent_state`` of a linear-attention layer.
+        """
+        ...

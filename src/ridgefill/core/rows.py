@@ -15,12 +15,15 @@ Chosen = Tensor | Sequence[int] | Sequence[Sequence[int]] | None
 class RowPlan:
     """Exact rows of a prompt: its first ``sinks`` tokens, the ``chosen`` rows, its last ``tail``.
 
+    ``every`` adds evenly spaced rows: the baseline that any rule for choosing rows has to beat.
+
     Args:
         tail: number of last prompt tokens that run every layer.
         sinks: number of first real tokens (padding does not count) that run every layer.
         chosen: more exact rows: strictly ascending column indices ``[rows]`` or one such list per
             sequence, or a bool mask ``[seq]`` or ``[batch, seq]``, over the columns of the
             ``input_ids`` given with the plan.
+        every: with n above 0, every n-th new token runs every layer too.
 
     Raises RidgeFillError on negative counts and on duplicated or unsorted indices.
     """
@@ -28,9 +31,10 @@ class RowPlan:
     tail: int = 256
     sinks: int = 4
     chosen: Chosen = field(default=None, compare=False)
+    every: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("tail", "sinks"):
+        for name in ("tail", "sinks", "every"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise RidgeFillError(f"{name} must be an integer of 0 or more, got {value!r}")
@@ -54,6 +58,8 @@ class RowPlan:
         exact[:, max(length - self.tail, 0) :] = True
         if not past:
             exact |= (real.long().cumsum(1) <= self.sinks) & real
+        if self.every:
+            exact |= real.long().cumsum(1) % self.every == 0
         return (exact | self._chosen_mask(batch, length, real)) & real
 
     def _chosen_mask(self, batch: int, length: int, real: Tensor) -> Tensor:

@@ -10,6 +10,8 @@ from transformers import PreTrainedTokenizerBase
 
 from ridgefill.core.engine import Engine, Method
 from ridgefill.core.errors import NotEnoughTextError
+from ridgefill.evaluate.decoding import answer_log_probs, greedy
+from ridgefill.evaluate.documents import first_tokens
 
 NOISE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again. "
 _NAMES = ("London", "Oslo", "Lima", "Cairo", "Madrid", "Tokyo", "Dublin", "Geneva", "Vienna")
@@ -62,7 +64,7 @@ def make_prompt(
     needle, question = (
         encode(text.format(name=name, number=number)) for text in (_NEEDLE, _QUESTION)
     )
-    start = _first_tokens(tokenizer)
+    start = first_tokens(tokenizer)
     room = length - len(start) - len(needle) - len(question)
     hay = encode(haystack)
     if room < 16 or len(hay) < room:
@@ -92,8 +94,7 @@ def retrieve(engine: Engine, method: Method, prompt: NeedlePrompt) -> Retrieval:
     """Prefill the prompt by a method and score its answer."""
     cache, logits = engine.prefill(prompt.input_ids, method)
     answer = prompt.answer_ids
-    rest = engine.forward(answer[None, :-1], cache)
-    scores = torch.cat([logits[:, -1:], rest], dim=1)[0].float().log_softmax(-1).cpu()
+    scores = answer_log_probs(engine, cache, logits, answer)
     log_probs = scores.gather(1, answer[:, None])[:, 0]
     right = bool((scores.argmax(-1) == answer).all())
     return Retrieval(right, float(log_probs.mean()))
@@ -108,11 +109,7 @@ def answer_text(
 ) -> str:
     """The greedy continuation of the prompt under a method, ``tokens`` long."""
     cache, logits = engine.prefill(prompt.input_ids, method)
-    ids: list[int] = []
-    for _ in range(tokens):
-        ids.append(int(logits[0, -1].argmax()))
-        logits = engine.forward(torch.tensor([ids[-1:]]), cache)
-    return str(tokenizer.decode(ids))
+    return str(tokenizer.decode(greedy(engine, cache, logits, tokens)))
 
 
 def in_filled_region(prompt: NeedlePrompt, tail: int) -> bool:
@@ -125,9 +122,3 @@ def _encoder(tokenizer: PreTrainedTokenizerBase):  # type: ignore[no-untyped-def
         return tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
 
     return encode
-
-
-def _first_tokens(tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    ids = tokenizer("a")["input_ids"]
-    bare = tokenizer("a", add_special_tokens=False)["input_ids"]
-    return ids[: len(ids) - len(bare)]

@@ -1,5 +1,6 @@
 """A transformers model behind the protocol that evaluation and benchmarks use."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -7,6 +8,7 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
 from ridgefill.core.engine import Method
+from ridgefill.core.errors import RidgeFillError
 from ridgefill.core.maps import FillMaps
 from ridgefill.engines.transformers.costs import ideal_speedup, model_cost
 from ridgefill.engines.transformers.filler import CHUNK_SIZE, Filler, make_prompt, stock_forward
@@ -41,9 +43,37 @@ class TransformersEngine:
         input_ids = input_ids.to(self.model.device)
         if method.maps is None:
             prompt = make_prompt(input_ids, None, None, None, 0)
-            cache = DynamicCache(config=self.model.config.get_text_config(decoder=True))
-            return stock_forward(self.model, cache, prompt, keep)
+            return stock_forward(self.model, self._new_cache(), prompt, keep)
         return self.filler(method.maps).prefill(input_ids, plan=method.plan, keep=keep)
+
+    @torch.no_grad()
+    def before_tail(self, input_ids: Tensor, method: Method, tail: int) -> Any:
+        input_ids, cache = input_ids.to(self.model.device), self._new_cache()
+        if method.maps is None:
+            prompt = make_prompt(input_ids[:, : -tail or None], None, None, None, 0)
+            return stock_forward(self.model, cache, prompt).cache
+        filler = self.filler(method.maps)
+        plan = replace(method.plan or filler.default_plan, tail=tail)
+        if not filler.fill(cache, make_prompt(input_ids, None, None, None, 0), plan):
+            raise RidgeFillError(
+                f"{method.name!r} fills nothing of {input_ids.shape[1]} tokens with a tail of "
+                f"{tail}: use longer prompts or a shorter tail"
+            )
+        return cache
+
+    def layer_states(self, cache: Any, layer: int) -> dict[str, Tensor]:
+        held = cache.layers[layer]
+        states = {name: getattr(held, name, None) for name in ("keys", "values")}
+        for name, per_index in (
+            ("conv_state", "conv_states"),
+            ("recurrent_state", "recurrent_states"),
+        ):
+            for index, state in getattr(held, per_index, {}).items():
+                states[f"{name}.{index}" if index else name] = state
+        return {name: state for name, state in states.items() if state is not None}
+
+    def _new_cache(self) -> DynamicCache:
+        return DynamicCache(config=self.model.config.get_text_config(decoder=True))
 
     @torch.no_grad()
     def forward(self, input_ids: Tensor, cache: Any) -> Tensor:
