@@ -56,6 +56,15 @@ def whole_numbers(text: str, option: str) -> list[int]:
         ) from None
 
 
+def share(text: str, option: str) -> float:
+    """A share given as ``1%`` or ``0.01``. Raises RidgeFillError."""
+    number = text.strip()
+    try:
+        return float(number[:-1]) / 100 if number.endswith("%") else float(number)
+    except ValueError:
+        raise RidgeFillError(f"{option} takes a share such as 1% or 0.01, got {text!r}") from None
+
+
 def at_least(least: int, **values: int | None) -> None:
     """Raise RidgeFillError for the first value below ``least``, by its option's name."""
     for name, value in values.items():

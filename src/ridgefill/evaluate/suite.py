@@ -9,7 +9,6 @@ from ridgefill.core.errors import RidgeFillError
 from ridgefill.evaluate.documents import Window
 from ridgefill.evaluate.items import AnswerItem, Context, Item, LossItem
 from ridgefill.evaluate.journal import Journal
-from ridgefill.evaluate.plans import check_fills
 from ridgefill.evaluate.spliceitems import AnswerTarget, LossTarget, SpliceItem, SpliceTarget
 from ridgefill.evaluate.tasks import Task
 
@@ -71,11 +70,7 @@ def make_items(
         layers: of the model.
         tokenizer: the model's.
         needles: names of tasks that a splice may ask; the first of them among ``tasks`` is used.
-
-    Raises RidgeFillError for a plan that fills nothing at one of the lengths.
     """
-    for length in lengths:
-        check_fills(methods, length)
     spliced = list(
         _splice_items(methods, tasks, min(lengths), windows, amounts, layers, tokenizer, needles)
     )
