@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import ridgefill
-from ridgefill.cli import bench, demo, fit, generate
+from ridgefill.cli import bench, demo, evaluate, fit, generate, verify
 from ridgefill.cli.group import Group
 
 app = typer.Typer(
@@ -40,5 +40,7 @@ def main(
 
 app.command("fit")(fit.fit)
 app.command("generate")(generate.generate)
+app.command("eval")(evaluate.evaluate)
+app.command("verify")(verify.verify)
 app.command("bench")(bench.bench)
 app.command("demo")(demo.demo)

@@ -119,7 +119,7 @@ def _digest(files: Sequence[Path]) -> str:
 
 def make_tasks(names: Sequence[str], inputs: Inputs, tokenizer: Any, seed: int) -> "list[Task]":
     """The tasks by name, LongBench v2 among them where its data is given."""
-    from ridgefill.evaluate import longbench, ruler
+    from ridgefill.evaluate import ruler
     from ridgefill.evaluate.prompting import Prompter
 
     prompter = Prompter(tokenizer, inputs.chat)
@@ -132,6 +132,8 @@ def make_tasks(names: Sequence[str], inputs: Inputs, tokenizer: Any, seed: int) 
         hotpotqa=inputs.hotpotqa,
     )
     if inputs.longbench is not None:
+        from ridgefill.evaluate import longbench
+
         tasks.append(longbench.make_task(inputs.longbench, prompter, seed=seed))
     return tasks
 

@@ -44,8 +44,8 @@ class Prompter:
         chat: ``on`` wraps the prompt as one user turn, ``off`` does not, ``auto`` does when the
             tokenizer has a chat template.
 
-    Raises RidgeFillError for an unknown mode, for ``on`` without a chat template, and for a tokenizer
-    without offsets.
+    Raises RidgeFillError for an unknown mode, for ``on`` without a chat template, and for a
+    tokenizer without offsets.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, chat: str = "auto") -> None:

@@ -51,7 +51,8 @@ class Sample:
 class Task(Protocol):
     """Makes samples and scores answers."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def sample(self, length: int, index: int) -> Sample:
         """Sample ``index`` for a budget of ``length`` tokens; a pure function of the task's seed.
