@@ -16,7 +16,7 @@ from ridgefill.evaluate.suite import Amounts
 from tests.engines.transformers.builders import tiny_tokenizer
 from tests.evaluate.builders import EXACT, TAIL, LookUp, engine, fills
 
-AMOUNTS = Amounts(samples=3, documents=2, splices=1)
+AMOUNTS = Amounts(samples=3, documents=2, splices=1, by_layer=("loss", "retrieval"))
 LENGTHS = (40, 60)
 
 

@@ -101,12 +101,12 @@ def _cache(
     kept: dict[str, Any] = {}
     forward = session.forward
 
-    def spy(rows: Tensor, cache: Any) -> Tensor:
+    def spy(rows: Tensor, cache: Any, keep: int | None = None) -> Tensor:
         kept["states"] = [
             {name: state.clone() for name, state in session.layer_states(cache, layer).items()}
             for layer in range(LAYERS)
         ]
-        return forward(rows, cache)
+        return forward(rows, cache, keep)
 
     session.forward = spy
     try:
@@ -130,7 +130,7 @@ class _LinearEngine:
     def layer_states(self, cache: Any, layer: int) -> dict[str, Tensor]:
         return cache[layer]
 
-    def forward(self, input_ids: Tensor, cache: Any) -> Tensor:
+    def forward(self, input_ids: Tensor, cache: Any, keep: int | None = None) -> Tensor:
         return torch.tensor([[[float(s.mean()) for layer in cache for s in layer.values()]]])
 
 
@@ -153,10 +153,12 @@ def test_linear_attention_states(component: str, left: list[int], seed: int) -> 
 
 
 def test_order_of_splices() -> None:
-    found = list(splices(("keys", "values"), 3, 6, by_layer=True))
+    found = list(splices(("keys", "key-scale", "values"), 3, 6, by_layer=True))
     assert found[0] is None
-    assert found[1:4] == [Splice(ALL, 3, 5), Splice("keys", 3, 5), Splice("values", 3, 5)]
-    assert len(found) == 4 + 3 * 3
+    ranges = [Splice(name, 3, 5) for name in (ALL, "keys", "key-scale", "values")]
+    assert found[1:5] == ranges
+    layers = [Splice(name, i, i) for name in (ALL, "keys", "values") for i in (3, 4, 5)]
+    assert found[5:] == layers
     assert len(list(splices(("keys",), 3, 6, by_layer=False))) == 3
 
 

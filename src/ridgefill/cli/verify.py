@@ -65,7 +65,7 @@ def verify(
     )
     options.at_least(1, samples=samples, documents=documents)
     options.at_least(2, length=length)
-    amounts = Amounts(samples=samples, documents=documents, splices=0, by_layer=False)
+    amounts = Amounts(samples=samples, documents=documents, splices=0)
     settings = Settings(lengths=(length,), amounts=amounts, seed=seed, limits=limits)
     inputs = shared.Inputs(text, text_column, essays, chat=chat)
     inputs.check()

@@ -23,8 +23,11 @@ class Engine(Protocol):
         """Prefill int64 ``[1, seq]``; a decodable cache, and logits ``[1, keep, vocab]``."""
         ...
 
-    def forward(self, input_ids: Tensor, cache: Any) -> Tensor:
-        """Run more tokens ``[1, seq]`` on a cache, exactly; logits ``[1, seq, vocab]``."""
+    def forward(self, input_ids: Tensor, cache: Any, keep: int | None = None) -> Tensor:
+        """Run more tokens ``[1, seq]`` on a cache, exactly.
+
+        Returns the logits ``[1, keep, vocab]`` of the last rows, by default of all of them.
+        """
         ...
 
     def ideal(self, method: Method, length: int) -> float:

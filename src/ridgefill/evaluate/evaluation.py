@@ -152,7 +152,7 @@ class Evaluation:
             "plans": [_plan(method) for method in self.methods],
             "seed": self.settings.seed,
             "loss": asdict(self.settings.loss),
-            "by_layer": self.settings.amounts.by_layer,
+            "by_layer": list(self.settings.amounts.by_layer),
             "dump": self.settings.dump,
             "versions": environment()["versions"],
             **self.config,

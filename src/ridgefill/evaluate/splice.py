@@ -102,21 +102,21 @@ class Splicer:
         held = {name for layer in layers for name in self._names(layer)}
         return tuple(name for name, (state, _) in SWAPS.items() if state in held)
 
-    def logits(self, splice: Splice | None) -> tuple[Any, Tensor]:
-        """The tail run on the mixed cache: that cache, and logits ``[1, tail, vocab]``.
+    def logits(self, splice: Splice | None, keep: int | None = None) -> tuple[Any, Tensor]:
+        """The tail run on the mixed cache: that cache, and its last logits ``[1, keep, vocab]``.
 
-        None splices nothing: the filled prefill itself.
+        By default those of the whole tail. None splices nothing: the filled prefill itself.
         """
         cache = deepcopy(self.filled)
         if splice is not None:
             for layer in range(splice.first, splice.last + 1):
                 self._swap(cache, layer, splice.component)
-        return cache, self.engine.forward(self.rows, cache)
+        return cache, self.engine.forward(self.rows, cache, keep)
 
-    def exact_logits(self) -> tuple[Any, Tensor]:
-        """The tail run on the exact cache."""
+    def exact_logits(self, keep: int | None = None) -> tuple[Any, Tensor]:
+        """The tail run on the exact cache, as in `logits`."""
         cache = deepcopy(self.exact)
-        return cache, self.engine.forward(self.rows, cache)
+        return cache, self.engine.forward(self.rows, cache, keep)
 
     def _names(self, layer: int) -> list[str]:
         """Names of a layer's states, several of one kind taken as one."""
@@ -141,11 +141,16 @@ class Splicer:
 def splices(
     components: Sequence[str], split: int, layers: int, by_layer: bool
 ) -> Iterator[Splice | None]:
-    """Nothing, then everything and each component in all late layers, then layer by layer."""
+    """Nothing, then everything and each component in all late layers, then layer by layer.
+
+    Layer by layer only whole states are swapped: scale and direction say what is wrong with keys,
+    not where.
+    """
     yield None
     for component in (ALL, *components):
         yield Splice(component, split, layers - 1)
     if by_layer and split < layers - 1:
-        for component in (ALL, *components):
+        whole = [name for name in components if SWAPS[name][1] is _take]
+        for component in (ALL, *whole):
             for layer in range(split, layers):
                 yield Splice(component, layer, layer)

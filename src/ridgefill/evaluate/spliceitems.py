@@ -15,11 +15,17 @@ from ridgefill.evaluate.plans import check_fills
 from ridgefill.evaluate.splice import Splice, Splicer, splices
 from ridgefill.evaluate.tasks import Task
 
+LOSS, RETRIEVAL = "loss", "retrieval"
+
 
 class SpliceTarget(Protocol):
     """What a splice is measured on: a prompt, and the damage to what its tail predicts."""
 
-    measure: str
+    @property
+    def measure(self) -> str: ...
+
+    @property
+    def keep(self) -> int | None: ...
 
     @property
     def id(self) -> str: ...
@@ -32,7 +38,7 @@ class SpliceTarget(Protocol):
         ...
 
     def damage(self, context: Context, cache: Any, logits: Tensor) -> float:
-        """Nats of loss after the tail ran on a mixed cache, giving ``logits`` ``[1, tail, V]``."""
+        """Nats of loss after the tail ran on a mixed cache, giving ``logits`` ``[1, keep, V]``."""
         ...
 
 
@@ -41,7 +47,8 @@ class LossTarget:
     """The mean loss of a document's tail."""
 
     window: Window
-    measure = "loss"
+    measure = LOSS
+    keep = None
 
     @property
     def id(self) -> str:
@@ -67,7 +74,8 @@ class AnswerTarget:
     length: int
     index: int
     tokenizer: Any
-    measure = "retrieval"
+    measure = RETRIEVAL
+    keep = 1
 
     @property
     def id(self) -> str:
@@ -99,8 +107,8 @@ class SpliceItem:
 
     @property
     def cost(self) -> int:
-        runs = sum(2 + (self.layers - s if self.by_layer else 0) for s in self.splits.values())
-        return self.target.length * runs // 4
+        runs = sum(5 + 3 * (self.layers - s) * self.by_layer for s in self.splits.values())
+        return self.target.length * (1 + len(self.splits)) + 256 * runs
 
     def run(self, context: Context) -> Record:
         prompt = self.target.prompt()
@@ -116,12 +124,12 @@ class SpliceItem:
         }
 
     def _splices(self, context: Context, method: Method, prompt: Tensor) -> dict[str, Any]:
-        split, damage = self.splits[method.name], self.target.damage
+        split, damage, keep = self.splits[method.name], self.target.damage, self.target.keep
         splicer = Splicer(context.engine, method, prompt, context.tail)
         components = splicer.components(range(split, self.layers))
-        exact = damage(context, *splicer.exact_logits())
+        exact = damage(context, *splicer.exact_logits(keep))
         parts = [
-            {**_place(splice), "damage": damage(context, *splicer.logits(splice))}
+            {**_place(splice), "damage": damage(context, *splicer.logits(splice, keep))}
             for splice in splices(components, split, self.layers, self.by_layer)
         ]
         return {"exact": exact, "filled": parts[0]["damage"], "parts": parts[1:]}

@@ -9,7 +9,14 @@ from ridgefill.core.errors import RidgeFillError
 from ridgefill.evaluate.documents import Window
 from ridgefill.evaluate.items import AnswerItem, Context, Item, LossItem
 from ridgefill.evaluate.journal import Journal
-from ridgefill.evaluate.spliceitems import AnswerTarget, LossTarget, SpliceItem, SpliceTarget
+from ridgefill.evaluate.spliceitems import (
+    LOSS,
+    RETRIEVAL,
+    AnswerTarget,
+    LossTarget,
+    SpliceItem,
+    SpliceTarget,
+)
 from ridgefill.evaluate.tasks import Task
 
 Report = Callable[[Item], None]
@@ -23,22 +30,22 @@ class Amounts:
         samples: prompts per task.
         documents: windows of documents for the losses.
         splices: documents, and as many needle prompts, that are spliced at the shortest length.
-        by_layer: whether to splice layer by layer as well, for the heat map.
+        by_layer: what is spliced layer by layer as well, for a heat map: ``loss``, ``retrieval``.
     """
 
     samples: int
     documents: int
     splices: int
-    by_layer: bool = True
+    by_layer: tuple[str, ...] = (RETRIEVAL,)
 
 
 SUITES: Mapping[str, tuple[Amounts, tuple[str, ...]]] = {
     "quick": (
-        Amounts(samples=6, documents=8, splices=3),
+        Amounts(samples=5, documents=8, splices=3),
         ("niah_single_1", "niah_single_2", "niah_multikey_1"),
     ),
     "full": (
-        Amounts(samples=50, documents=64, splices=12),
+        Amounts(samples=50, documents=64, splices=12, by_layer=(LOSS, RETRIEVAL)),
         (
             *("niah_single_1", "niah_single_2", "niah_single_3"),
             *("niah_multikey_1", "niah_multikey_2", "niah_multikey_3"),
@@ -104,7 +111,9 @@ def _splice_items(
         targets += [
             AnswerTarget(asked, length, index, tokenizer) for index in range(amounts.splices)
         ]
-    return [SpliceItem(target, layers, splits, amounts.by_layer) for target in targets]
+    return [
+        SpliceItem(target, layers, splits, target.measure in amounts.by_layer) for target in targets
+    ]
 
 
 def run_items(

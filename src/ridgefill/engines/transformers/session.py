@@ -76,10 +76,10 @@ class TransformersEngine:
         return DynamicCache(config=self.model.config.get_text_config(decoder=True))
 
     @torch.no_grad()
-    def forward(self, input_ids: Tensor, cache: Any) -> Tensor:
+    def forward(self, input_ids: Tensor, cache: Any, keep: int | None = None) -> Tensor:
         input_ids = input_ids.to(self.model.device)
         prompt = make_prompt(input_ids, None, None, None, cache.get_seq_length())
-        return stock_forward(self.model, cache, prompt, input_ids.shape[1]).logits
+        return stock_forward(self.model, cache, prompt, keep or input_ids.shape[1]).logits
 
     def ideal(self, method: Method, length: int) -> float:
         if method.maps is None:
