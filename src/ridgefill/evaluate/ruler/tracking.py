@@ -40,7 +40,7 @@ def question(draw: random.Random, count: int, letters: int = 5) -> Draft:
     pieces = [NOISE + "\n"] * count
     for number, (place, statement) in enumerate(zip(places, statements, strict=True)):
         pieces.insert(place + number, statement)
-    text, marks = _BEFORE, []
+    text, marks = _BEFORE, list[Mark]()
     for piece in pieces:
         if piece in statements:
             marks.append(Mark(len(marks), len(text), len(text) + len(piece)))
