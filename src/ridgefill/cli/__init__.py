@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import ridgefill
-from ridgefill.cli import bench, demo, evaluate, fit, generate, verify
+from ridgefill.cli import bench, demo, evaluate, fit, generate, lm_eval, verify
 from ridgefill.cli.group import Group
 
 app = typer.Typer(
@@ -42,5 +42,6 @@ app.command("fit")(fit.fit)
 app.command("generate")(generate.generate)
 app.command("eval")(evaluate.evaluate)
 app.command("verify")(verify.verify)
+app.command("lm-eval")(lm_eval.lm_eval)
 app.command("bench")(bench.bench)
 app.command("demo")(demo.demo)
