@@ -1,11 +1,11 @@
 """The plots of TTFT benchmarks."""
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ridgefill.core.artefact import write_file
+from ridgefill.plotting import figure, png
 
 _CLOCKS = {"cpu": "CPU", "wall": "wall"}
 
@@ -18,7 +18,8 @@ def plot_ratios(rows: Sequence[dict[str, Any]], path: Path, title: str, clock: s
         path: the PNG file, written atomically.
         clock: ``cpu`` or ``wall``.
     """
-    figure, axes = _figure()
+    drawn = figure()
+    axes = drawn.add_subplot()
     names = list(dict.fromkeys(row["method"] for row in rows if "kind" in row))
     for number, name in enumerate(names):
         points = sorted((row for row in rows if row["method"] == name), key=lambda r: r["length"])
@@ -37,7 +38,7 @@ def plot_ratios(rows: Sequence[dict[str, Any]], path: Path, title: str, clock: s
     axes.set_title(title, fontsize=10)
     if names:
         axes.legend(fontsize=8)
-    _save(figure, path)
+    write_file(path, png(drawn))
 
 
 def plot_bars(rows: Sequence[dict[str, Any]], path: Path, title: str, clock: str = "cpu") -> None:
@@ -45,7 +46,8 @@ def plot_bars(rows: Sequence[dict[str, Any]], path: Path, title: str, clock: str
 
     The arguments are those of `plot_ratios`; ``rows`` are of one length.
     """
-    figure, axes = _figure()
+    drawn = figure()
+    axes = drawn.add_subplot()
     times = [row[f"ttft_{clock}_s"] for row in rows]
     names = [row["method"] for row in rows]
     exact = next(row[f"ttft_{clock}_s"] for row in rows if "kind" not in row)
@@ -59,19 +61,4 @@ def plot_bars(rows: Sequence[dict[str, Any]], path: Path, title: str, clock: str
     axes.set_ylabel(f"TTFT, seconds of {_CLOCKS[clock]} time")
     axes.set_title(title, fontsize=10)
     axes.legend(fontsize=8)
-    _save(figure, path)
-
-
-def _figure() -> tuple[Any, Any]:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure, figure.add_subplot()
-
-
-def _save(figure: Any, path: Path) -> None:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=150)
-    write_file(path, buffer.getvalue())
+    write_file(path, png(drawn))
