@@ -98,7 +98,54 @@ def fit_cost() -> str:
     )
 
 
-TABLES: dict[str, Callable[[], str]] = {"quality": quality, "ttft": ttft, "fit-cost": fit_cost}
+def verdict() -> str:
+    """What the quick suite says of each plan, over both lengths."""
+    results = _read("verdict/results.json")
+    lines = [
+        "| plan | verdict | needle in the filled region | distant-token loss | mean loss |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for found in results["verdicts"]:
+        plan = found["plan"]
+        needle = _pooled(results["answers"], plan, task="needles", region="filled")
+        score, exact = (needle[key]["mean"] for key in ("score", "exact"))
+        losses = [
+            _percent(_pooled(results["loss"], plan, group=group)["relative"])
+            for group in ("distant", "mean")
+        ]
+        retrieved = f"{score:.2f} (exact {exact:.2f}, n={needle['n']})"
+        lines.append("| " + " | ".join([plan, found["answer"], retrieved, *losses]) + " |")
+    config = results["config"]
+    tail = results["plans"][1]["tail"]
+    documents = _pooled(results["loss"], plan, group="mean")["delta"]["n"]
+    lengths = " and ".join(map(str, config["lengths"]))
+    lines += [
+        "",
+        f"`benchmarks/verdict.sh`: {lengths}-token prompts, tail {tail}; three RULER needle tasks "
+        f"(noise, text, four keys), losses over {documents} windows of held-out text as change "
+        "from exact with 95 % intervals. Safe means at most "
+        f"{config['limits']['max_distant_loss']:.0%} on distant tokens and "
+        f"{config['limits']['min_needle']:.0%} of answers kept, both with their whole interval.",
+    ]
+    return "\n".join(lines)
+
+
+def _pooled(rows: list[dict[str, Any]], plan: str, **labels: str) -> dict[str, Any]:
+    """A plan's row over all lengths."""
+    wanted = {"plan": plan, "length": None, **labels}
+    return next(row for row in rows if all(row[key] == wanted[key] for key in wanted))
+
+
+def _percent(interval: dict[str, Any]) -> str:
+    return f"{interval['mean']:+.1%} [{interval['low']:+.1%}, {interval['high']:+.1%}]"
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "quality": quality,
+    "ttft": ttft,
+    "fit-cost": fit_cost,
+    "verdict": verdict,
+}
 
 if __name__ == "__main__":
     main()

@@ -106,9 +106,19 @@ def test_unanimous_answers_are_not_certain() -> None:
     assert same.low < -0.05 < 0.05 < same.high
 
 
-def test_one_value_tells_nothing_about_the_spread() -> None:
-    found = mean_interval([2.0])
-    assert found.as_json() == {"mean": 2.0, "low": None, "high": None, "n": 1}
+def test_one_or_two_values_tell_too_little() -> None:
+    for values in ([2.0], [2.0, 2.0]):
+        found = mean_interval(values)
+        assert found.as_json() == {"mean": 2.0, "low": None, "high": None, "n": len(values)}
+
+
+def test_one_outlier_among_a_few_does_not_blow_the_interval_up(seed: int) -> None:
+    """Resamples without it have nearly no spread: unguarded, limits are a hundred spreads away."""
+    values = [*(0.01 * np.random.default_rng(seed).random(5)), 2.0]
+    found = mean_interval(values)
+    error = np.std(values, ddof=1) / len(values) ** 0.5
+    assert found.high - found.mean < 4 * error
+    assert found.low < 0.01 < found.high
 
 
 def test_documents_without_tokens_of_a_group_do_not_count() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from ridgefill.core.errors import NotEnoughTextError, RidgeFillError
+from ridgefill.evaluate.documents import Document
 from ridgefill.evaluate.evaluation import Evaluation, Settings
 from ridgefill.evaluate.journal import CONFIG, SAMPLES
 from ridgefill.evaluate.suite import Amounts
@@ -20,9 +21,10 @@ AMOUNTS = Amounts(samples=3, documents=2, splices=1, by_layer=("loss", "retrieva
 LENGTHS = (40, 60)
 
 
-def documents(seed: int) -> list[str]:
+def documents(seed: int) -> list[Document]:
     draw = random.Random(seed)
-    return [" ".join(f"w{draw.randrange(3, 101)}" for _ in range(400)) for _ in range(3)]
+    texts = [" ".join(f"w{draw.randrange(3, 101)}" for _ in range(400)) for _ in range(3)]
+    return [Document("ab"[number % 2], text) for number, text in enumerate(texts)]
 
 
 def evaluation(seed: int, session: Any = None, **changes: Any) -> Evaluation:
@@ -145,7 +147,8 @@ def test_records_say_where_the_evidence_lies(session: Any, seed: int, tmp_path: 
 
 
 def test_summary_rows_equal_hand_counts(session: Any, seed: int, tmp_path: Path) -> None:
-    found, _ = evaluation(seed, session).run(tmp_path)
+    amounts = replace(AMOUNTS, documents=20)
+    found, _ = evaluation(seed, session, amounts=amounts).run(tmp_path)
     records = [json.loads(line) for line in (tmp_path / SAMPLES).read_text().splitlines()]
     for row in found["answers"]:
         part = [
@@ -159,8 +162,16 @@ def test_summary_rows_equal_hand_counts(session: Any, seed: int, tmp_path: Path)
         assert row["n"] == len(part)
         scores = [r["plans"][row["plan"]]["score"] for r in part]
         assert row["score"]["mean"] == pytest.approx(np.mean(scores))
-    for row in found["loss"]:
-        part = [r for r in records if r["kind"] == "loss" and row["length"] in (r["length"], None)]
+    sources = {record["source"] for record in records if record["kind"] == "loss"}
+    assert {row["source"] for row in found["loss_by_source"]} == sources == {"a", "b"}
+    for row in [*found["loss"], *found["loss_by_source"]]:
+        part = [
+            r
+            for r in records
+            if r["kind"] == "loss"
+            and row["length"] in (r["length"], None)
+            and row.get("source") in (r["source"], None)
+        ]
         tokens = sum(r["tokens"][row["group"]] for r in part)
         ours = sum(r["plans"][row["plan"]]["loss"][row["group"]] for r in part)
         theirs = sum(r["plans"]["exact"]["loss"][row["group"]] for r in part)

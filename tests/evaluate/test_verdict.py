@@ -21,6 +21,7 @@ def loss_record(number: int, exact: float, filled: float) -> dict[str, Any]:
     return {
         "id": f"loss/{number}",
         "kind": "loss",
+        "source": "text",
         "length": 1024,
         "tokens": {"mean": 100, "distant": 10, "novel": 30},
         "plans": {"exact": sums(exact), "filled": sums(filled)},

@@ -192,6 +192,8 @@ def _tasks_of_data(inputs: shared.Inputs, names: list[str], given: str | None) -
 
 def summary(results: Mapping[str, Any], times: Mapping[str, Any]) -> str:
     """The table of a finished evaluation: one line per plan."""
+    from ridgefill.evaluate.answers import NEEDLES
+
     lengths = results["config"]["lengths"]
     header = ["plan", "ideal", "CPU ratio", "needles filled", "exact", "mean loss", "distant loss"]
     header += ["verdict"]
@@ -200,7 +202,8 @@ def summary(results: Mapping[str, Any], times: Mapping[str, Any]) -> str:
         name, longest = plan["name"], lengths[-1]
         answers = _rows(results["answers"], name)
         losses = {row["group"]: row for row in _rows(results["loss"], name)}
-        needle = answers[-1] if answers else None
+        pooled = [row for row in answers if row["task"] == NEEDLES]
+        needle = next(iter([*pooled, *answers]), None)
         found = next((v for v in results["verdicts"] if v["plan"] == name), None)
         ratio = next(
             (r for r in times["rows"] if r["plan"] == name and r["length"] == longest), None

@@ -15,6 +15,7 @@ from ridgefill.data import sample
 from ridgefill.text import find_files, read_files
 
 if TYPE_CHECKING:
+    from ridgefill.evaluate.documents import Document
     from ridgefill.evaluate.evaluation import Evaluation, Settings
     from ridgefill.evaluate.plans import PlanSpec
     from ridgefill.evaluate.tasks import Task
@@ -72,11 +73,16 @@ class Inputs:
         for paths in (self.text, self.essays, self._file(self.squad), self._file(self.hotpotqa)):
             find_files(paths or ())
 
-    def documents(self) -> Iterator[str]:
-        """The documents for the losses, read one at a time."""
+    def documents(self) -> "Iterator[Document]":
+        """The documents for the losses, read one at a time; their source is what was named."""
+        from ridgefill.evaluate.documents import Document
+
         if self.text is None:
-            return iter([document.text for document in sample("held_out")])
-        return read_files(find_files(self.text), self.text_column)
+            for bundled in sample("held_out"):
+                yield Document(bundled.kind, bundled.text)
+        for path in self.text or ():
+            for text in read_files(find_files([path]), self.text_column):
+                yield Document(path.name, text)
 
     def essay_texts(self) -> list[str] | None:
         """The texts of haystacks; None for the bundled ones."""

@@ -15,6 +15,8 @@ import numpy as np
 
 RESAMPLES = 10_000
 _DRAWS_AT_ONCE = 4_000_000
+_LEAST_ERROR = 0.5
+_LEAST_VALUES = 3
 
 Values = Sequence[float] | np.ndarray
 
@@ -23,7 +25,7 @@ Values = Sequence[float] | np.ndarray
 class Interval:
     """A mean with its 95 % bootstrap interval over ``n`` documents or prompts.
 
-    The limits are infinite where one value tells nothing about the spread.
+    The limits are infinite where one or two values tell too little about the spread.
     """
 
     mean: float
@@ -88,8 +90,10 @@ def ratio_interval(
     """Interval of ``sum(numerators) / sum(denominators)``, pairs resampled together.
 
     For a loss over tokens: a document's summed loss over its number of tokens. The symmetric
-    bootstrap-t interval, with the standard error of the linearised ratio. Documents whose
-    denominator is 0 count in ``n`` no more than in the ratio. Raises ValueError for unequal
+    bootstrap-t interval, with the standard error of the linearised ratio; a resample's is taken to
+    be at least half the sample's, because resamples that miss the outliers of a few documents
+    would make the interval absurdly wide. Documents whose denominator is 0 count in ``n`` no more
+    than in the ratio. Raises ValueError for unequal
     lengths and where every denominator is 0.
     """
     a, b = (np.asarray(part, dtype=np.float64) for part in (numerators, denominators))
@@ -98,14 +102,14 @@ def ratio_interval(
     a, b = a[b != 0], b[b != 0]
     _check(a)
     ratio, n = float(a.sum() / b.sum()), len(a)
-    if n < 2:
+    if n < _LEAST_VALUES:
         return Interval(ratio, -math.inf, math.inf, n)
     products = np.stack([a, b, a * a, a * b, b * b], axis=1)
     error = _standard_errors(products.mean(axis=0), n)
     moments = _resampled(products, resamples, seed)
     ratios = moments[:, 0] / moments[:, 1]
     errors = _standard_errors(moments.T, n)
-    floor = 1e-9 * (float(error) + abs(ratio)) + np.finfo(np.float64).tiny
+    floor = _LEAST_ERROR * float(error) + np.finfo(np.float64).tiny
     reach = float(np.percentile(np.abs(ratios - ratio) / np.maximum(errors, floor), 95))
     return Interval(ratio, ratio - reach * float(error), ratio + reach * float(error), n)
 

@@ -3,13 +3,22 @@
 import hashlib
 import heapq
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ridgefill.core.errors import NotEnoughTextError
+
+_NONE = torch.empty(1, 0, dtype=torch.int64)
+
+
+class Document(NamedTuple):
+    """A text and what it is reported under, such as its kind or where it comes from."""
+
+    source: str
+    text: str
 
 
 @dataclass(frozen=True)
@@ -19,6 +28,7 @@ class Window:
     input_ids int64 ``[1, length + 1]``; ``document`` and ``number`` count from 0.
     """
 
+    source: str
     document: int
     number: int
     length: int
@@ -38,13 +48,13 @@ class _Candidate:
 
 
 def draw_windows(
-    tokenizer: Any, texts: Iterable[str], lengths: Sequence[int], count: int, seed: int = 0
+    tokenizer: Any, documents: Iterable[Document], lengths: Sequence[int], count: int, seed: int = 0
 ) -> dict[int, list[Window]]:
-    """``count`` windows per length, drawn evenly from those that the texts can be cut into.
+    """``count`` windows per length, drawn evenly from those that documents can be cut into.
 
     Long documents are cut into windows without overlap, each behind the tokenizer's own first
-    token. The texts are read once and one at a time; memory grows with ``count`` alone. A larger
-    ``count`` gives the same windows and more; which are drawn depends on the seed and on a
+    token. The documents are read once and one at a time; memory grows with ``count`` alone. A
+    larger ``count`` gives the same windows and more; which are drawn depends on the seed and on a
     window's place alone.
 
     Raises NotEnoughTextError, naming the longest document, when a length has no window at all.
@@ -52,11 +62,11 @@ def draw_windows(
     first = first_tokens(tokenizer)
     heaps: dict[int, list[_Candidate]] = {length: [] for length in lengths}
     longest = 0
-    for document, text in enumerate(texts):
-        ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+    for number, document in enumerate(documents):
+        ids = tokenizer(document.text, add_special_tokens=False, verbose=False)["input_ids"]
         longest = max(longest, len(ids) + len(first))
         for length, heap in heaps.items():
-            _offer(heap, first, ids, length, document, count, seed)
+            _offer(heap, first, ids, Window(document.source, number, 0, length, _NONE), count, seed)
     for length, heap in heaps.items():
         if not heap:
             raise NotEnoughTextError(
@@ -74,19 +84,18 @@ def _offer(
     heap: list[_Candidate],
     first: list[int],
     ids: list[int],
-    length: int,
-    document: int,
+    blank: Window,
     count: int,
     seed: int,
 ) -> None:
-    body = length + 1 - len(first)
+    """Put the windows of one document on the heap; ``blank`` has all of them but their tokens."""
+    body = blank.length + 1 - len(first)
     for number in range(len(ids) // body):
-        minus_key = -_key(seed, length, document, number)
+        minus_key = -_key(seed, blank.length, blank.document, number)
         if len(heap) == count and minus_key < heap[0].minus_key:
             continue
-        tokens = [*first, *ids[number * body : (number + 1) * body]]
-        window = Window(document, number, length, torch.tensor([tokens]))
-        heapq.heappush(heap, _Candidate(minus_key, window))
+        tokens = torch.tensor([[*first, *ids[number * body : (number + 1) * body]]])
+        heapq.heappush(heap, _Candidate(minus_key, replace(blank, number=number, input_ids=tokens)))
         if len(heap) > count:
             heapq.heappop(heap)
 

@@ -12,7 +12,7 @@ from ridgefill.bench.record import environment
 from ridgefill.core.artefact import write_file
 from ridgefill.core.engine import Method, SpliceEngine
 from ridgefill.core.errors import RidgeFillError
-from ridgefill.evaluate.documents import Window, draw_windows, first_tokens
+from ridgefill.evaluate.documents import Document, Window, draw_windows, first_tokens
 from ridgefill.evaluate.items import Context, Item
 from ridgefill.evaluate.journal import Journal, write_json
 from ridgefill.evaluate.loss import LossOptions
@@ -56,7 +56,7 @@ class Evaluation:
         tokenizer: the model's.
         tasks: those with generated answers; see `ridgefill.evaluate.ruler`.
         needles: the names of those that ask for one place of the prompt.
-        documents: texts for the losses, read once; needed when any are asked for.
+        documents: for the losses, read once.
         settings: what is measured.
         stop: ids that end an answer.
         config: more that the samples depend on (the model, hashes of texts ...), JSON values.
@@ -71,7 +71,7 @@ class Evaluation:
         methods: Sequence[Method],
         tokenizer: Any,
         tasks: Sequence[Task],
-        documents: Iterable[str],
+        documents: Iterable[Document],
         settings: Settings,
         *,
         needles: Sequence[str] = (),

@@ -164,6 +164,7 @@ class LossItem:
             "id": self.id,
             "kind": "loss",
             "length": length,
+            "source": self.window.source,
             "document": self.window.document,
             "window": self.window.number,
             "tokens": {group: int(scores.mask(group).sum()) for group in GROUPS},

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from ridgefill.evaluate.answers import answer_rows, kept_values
-from ridgefill.evaluate.bootstrap import Interval, mean_interval, ratio_interval
+from ridgefill.evaluate.bootstrap import RESAMPLES, Interval, mean_interval, ratio_interval
 from ridgefill.evaluate.loss import GROUPS
 from ridgefill.evaluate.splicetable import splice_rows
 from ridgefill.evaluate.verdict import Check, Limits, check_least, check_most, overall
@@ -33,8 +33,8 @@ def summarise(
             ``needles``.
         limits: of the verdicts.
 
-    Returns ``answers``, ``loss``, ``splice`` and ``verdicts``, each a list of rows; see the
-    functions that make them.
+    Returns ``answers``, ``loss``, ``loss_by_source``, ``splice`` and ``verdicts``, each a list of
+    rows; see the functions that make them.
     """
     ordered = sorted(records, key=lambda record: record["id"])
     by_kind = {
@@ -44,6 +44,7 @@ def summarise(
     return {
         "answers": answer_rows(by_kind["answer"], exact, fills, needles),
         "loss": [row for plan in fills for row in loss_rows(by_kind["loss"], exact, plan)],
+        "loss_by_source": [row for p in fills for row in source_rows(by_kind["loss"], exact, p)],
         "splice": [row for plan in fills for row in splice_rows(by_kind["splice"], plan)],
         "verdicts": [verdict(by_kind, exact, plan, needles, limits) for plan in fills],
     }
@@ -66,6 +67,18 @@ def loss_rows(records: Sequence[Record], exact: str, plan: str) -> list[dict[str
         for length, part in chosen
         for group in GROUPS
         if sum(record["tokens"][group] for record in part)
+    ]
+
+
+def source_rows(records: Sequence[Record], exact: str, plan: str) -> list[dict[str, Any]]:
+    """`loss_rows` over all lengths for every source of documents, where there are several."""
+    sources = sorted({record["source"] for record in records})
+    chosen = [(source, [r for r in records if r["source"] == source]) for source in sources]
+    return [
+        {"source": source, **_loss_row(part, exact, plan, group, None)}
+        for source, part in chosen
+        for group in GROUPS
+        if len(sources) > 1 and sum(record["tokens"][group] for record in part)
     ]
 
 
@@ -141,7 +154,7 @@ def checks_of(
 
 
 def _share(values: Sequence[float], times: int) -> Interval:
-    return mean_interval(list(values) * times, bounds=(0.0, 1.0), resamples=2000)
+    return mean_interval(list(values) * times, (0.0, 1.0), _resamples(times))
 
 
 def _distant_increase(
@@ -152,4 +165,9 @@ def _distant_increase(
     if not sum(theirs):
         return None
     more = [a - b for a, b in zip(ours, theirs, strict=True)]
-    return lambda times: ratio_interval(more * times, theirs * times, resamples=2000)
+    return lambda times: ratio_interval(more * times, theirs * times, _resamples(times))
+
+
+def _resamples(times: int) -> int:
+    """The samples at hand are judged as in the tables; how many more are needed is a guess."""
+    return RESAMPLES if times == 1 else 1000
