@@ -115,6 +115,7 @@ def verdict() -> str:
         ]
         retrieved = f"{score:.2f} (exact {exact:.2f}, n={needle['n']})"
         lines.append("| " + " | ".join([plan, found["answer"], retrieved, *losses]) + " |")
+    lines += ["", _by_source(results, "ridge s=15")]
     config = results["config"]
     tail = results["plans"][1]["tail"]
     documents = _pooled(results["loss"], plan, group="mean")["delta"]["n"]
@@ -128,6 +129,17 @@ def verdict() -> str:
         f"{config['limits']['min_needle']:.0%} of answers kept, both with their whole interval.",
     ]
     return "\n".join(lines)
+
+
+def _by_source(results: dict[str, Any], plan: str) -> str:
+    """A plan's mean loss on each kind of text, in words."""
+    rows = [row for row in results["loss_by_source"] if row["plan"] == plan]
+    parts = [
+        f"{row['relative']['mean']:+.1%} on {row['source']} (n={row['relative']['n']})"
+        for row in rows
+        if row["group"] == "mean"
+    ]
+    return f"Mean loss of {plan} by kind of text: {', '.join(parts)}."
 
 
 def _pooled(rows: list[dict[str, Any]], plan: str, **labels: str) -> dict[str, Any]:

@@ -97,6 +97,7 @@ def _verdict(results: Results, found: Mapping[str, Any]) -> Verdict:
     sentences += [_unmeasured(name) for name in found["unmeasured"]]
     if mean is not None and not hides:
         sentences.append(f"Over all tokens the loss {as_change(mean)}.")
+    sentences += _by_source(results, found["plan"])
     hidden = f"Mean loss hides this: over all tokens the loss {as_change(mean)}" if mean else ""
     return Verdict(
         plan=found["plan"],
@@ -107,6 +108,13 @@ def _verdict(results: Results, found: Mapping[str, Any]) -> Verdict:
         hidden=f"{hidden}, which by itself looks harmless." if hides else None,
         unmeasured=bool(found["unmeasured"]),
     )
+
+
+def _by_source(results: Results, plan: str) -> list[str]:
+    """The mean loss on each source of documents: one may be fine where another is not."""
+    rows = rows_of(results, "loss_by_source", plan=plan, group="mean")
+    parts = [f"on {row['source']} it {as_change(row['relative'])}" for row in rows]
+    return [f"By source of the documents: {listed(parts)}."] if parts else []
 
 
 def mean_hides(found: Mapping[str, Any], mean: Interval) -> bool:
