@@ -14,6 +14,7 @@ import pytest
 from ridgefill.cli import evaluation as shared
 from ridgefill.cli.evaluate import summary
 from tests.cli.run import invoke, process, refuse, succeed
+from tests.evaluate.longbench_files import entry, write
 
 AMOUNTS = ["--samples", "2", "--documents", "2", "--splices", "1"]
 SHORT = ["--lengths", "320", "--tail", "40", "--tasks", "niah_single_1,niah_multikey_1", "--quiet"]
@@ -106,6 +107,8 @@ def test_another_run_is_refused_and_overwritten_on_request(
     succeed(*arguments(out))
     before = (out / "samples.jsonl").read_bytes()
     refuse(*arguments(out, "--seed", "5"), says=["another seed (0, now 5)", "--overwrite"])
+    assert (out / "samples.jsonl").read_bytes() == before
+    refuse(*arguments(out, "--overwrite", "--lengths", "3000"), says=["no document has"])
     assert (out / "samples.jsonl").read_bytes() == before
     succeed(*arguments(out, "--seed", "5", "--overwrite"))
     assert json.loads((out / "results.json").read_text())["config"]["seed"] == 5
@@ -269,3 +272,18 @@ def test_environment_has_no_address(arguments: Arguments, tmp_path: Path) -> Non
     for name in ("results.json", "report.html"):
         assert str(tmp_path) not in (out / name).read_text()
         assert os.path.expanduser("~") + os.sep not in (out / name).read_text()
+
+
+def test_longbench_is_split_by_difficulty_and_length(
+    model: Path, maps: Path, text: Path, tmp_path: Path
+) -> None:
+    questions = write(tmp_path / "data.json", [entry(number) for number in range(6)])
+    out = tmp_path / "out"
+    command = ["eval", model, "--maps", maps, "--text", text, "--output", out, *SHORT]
+    succeed(*command, "--tasks", "none", "--longbench", questions, "--samples", "4")
+    results = json.loads((out / "results.json").read_text())
+    for plan in ("exact", "identity s=3", "maps"):
+        parts = results["longbench"][plan]
+        assert parts["overall"]["n"] == parts["easy"]["n"] + parts["hard"]["n"] == 4
+    assert "LongBench v2, accuracy" in (out / "report.html").read_text()
+    assert {row["region"] for row in results["answers"]} == {"all", "spread"}

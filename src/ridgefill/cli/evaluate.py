@@ -97,7 +97,7 @@ def evaluate(
     inputs = shared.Inputs(text, text_column, essays, squad, hotpotqa, longbench, chat)
     inputs.check()
     names = [*names, *_tasks_of_data(inputs, names, tasks)]
-    shared.prepare_output(output, overwrite)
+    shared.check_output(output, overwrite)
     if threads is not None:
         import torch
 
@@ -114,7 +114,7 @@ def evaluate(
     evaluation = shared.build(
         loaded, tokenizer, specs, names, inputs, settings, tail=tail, sinks=sinks, strict=strict
     )
-    results, times = shared.run(evaluation, output, quiet)
+    results, times = shared.run(evaluation, output, quiet, overwrite)
     write_report(output, results, times)
     if as_json:
         print_json({**results, "times": times})

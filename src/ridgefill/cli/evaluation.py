@@ -109,12 +109,18 @@ class Inputs:
             },
             "text_column": self.text_column,
             "chat_template": self.chat,
-            "longbench": self.longbench and Path(self.longbench).name,
+            "longbench": self.longbench and _source_name(self.longbench),
         }
 
     @staticmethod
     def _file(path: Path | None) -> list[Path] | None:
         return None if path is None else [path]
+
+
+def _source_name(source: str) -> str:
+    """A file's hash; the name of a dataset."""
+    path = Path(source)
+    return _digest([path]) if path.is_file() else path.name
 
 
 def _digest(files: Sequence[Path]) -> str:
@@ -144,19 +150,20 @@ def make_tasks(names: Sequence[str], inputs: Inputs, tokenizer: Any, seed: int) 
     return tasks
 
 
-def prepare_output(output: Path | None, overwrite: bool) -> None:
-    """Refuse a directory that holds anything but an evaluation; empty it with ``overwrite``."""
-    if output is None:
-        return
-    goes_on = (output / "config.json").is_file() and not overwrite
+def check_output(output: Path | None, overwrite: bool) -> None:
+    """Refuse a directory that holds anything but an evaluation. Nothing is touched."""
+    goes_on = output is not None and (output / "config.json").is_file()
     check_results(output, FILES, overwrite or goes_on)
-    if overwrite and output.exists():
-        for name in FILES:
-            path = output / name
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
+
+
+def clear_output(output: Path | None) -> None:
+    """Remove an earlier evaluation, once the new one is known to be able to run."""
+    for name in FILES if output is not None and output.exists() else ():
+        path = output / name  # type: ignore[operator]
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def build(
@@ -204,8 +211,12 @@ def build(
     )
 
 
-def run(evaluation: "Evaluation", output: Path | None, quiet: bool) -> tuple[dict, dict]:
+def run(
+    evaluation: "Evaluation", output: Path | None, quiet: bool, overwrite: bool
+) -> tuple[dict, dict]:
     """Run an evaluation under a progress bar that tells the time left."""
+    if overwrite:
+        clear_output(output)
     total = sum(item.cost for item in evaluation.items)
     with options.progress_bar(total, "tok", "eval", quiet) as bar:
 

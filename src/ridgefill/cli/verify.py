@@ -69,7 +69,7 @@ def verify(
     settings = Settings(lengths=(length,), amounts=amounts, seed=seed, limits=limits)
     inputs = shared.Inputs(text, text_column, essays, chat=chat)
     inputs.check()
-    shared.prepare_output(output, overwrite)
+    shared.check_output(output, overwrite)
     loaded, tokenizer = options.load_model(
         model,
         quiet=quiet,
@@ -91,7 +91,7 @@ def verify(
         sinks=sinks,
         strict=strict,
     )
-    results, _ = shared.run(evaluation, output, quiet)
+    results, _ = shared.run(evaluation, output, quiet, overwrite)
     (found,) = results["verdicts"]
     if as_json:
         print_json({**found, "plan": results["plans"][1], "config": results["config"]})

@@ -63,7 +63,8 @@ def render(
         _splice_section(results, measure, images)
         for measure in values(rows_of(results, "splice"), "measure")
     ]
-    retrieval, tasks = tables.retrieval_tables(results), tables.task_tables(results)
+    retrieval = tables.retrieval_tables(results)
+    tasks = [*tables.task_tables(results), *tables.longbench_tables(results)]
     losses = tables.loss_tables(results)
     placed = {section.image.name for section in splices if section.image}
     placed |= {"retrieval.png", "tasks.png"} if retrieval or tasks else set()

@@ -103,6 +103,24 @@ def task_tables(results: Results) -> list[Table]:
     return _answer_tables(results, rows, columns, lambda rows: _scores(rows[0]), "Whole tasks")
 
 
+def longbench_tables(results: Results) -> list[Table]:
+    """Accuracy on LongBench v2 by difficulty and length, if it was asked."""
+    found = results.get("longbench") or {}
+    groups = list(next(iter(found.values()), {}))
+    columns = [Column("plan", "head"), *(Column(name, "interval") for name in groups)]
+    blocks = [
+        [[Cell(plan, "head"), *(cell for name in groups for cell in _accuracy(parts[name]))]]
+        for plan, parts in found.items()
+    ]
+    caption = "LongBench v2, accuracy in % and number of questions"
+    return [Table(caption, columns, blocks)] if blocks else []
+
+
+def _accuracy(part: Mapping[str, Any]) -> list[Cell]:
+    share = MISSING if part["accuracy"] is None else PERCENT.number(part["accuracy"])
+    return [Cell(share), Cell(f"{part['n']:,}", "range")]
+
+
 def _scored(group: str = "") -> list[Column]:
     return [Column(label, group=group) for label in ("n", "exact, %", "plan, %")]
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from ridgefill.evaluate import longbench
 from ridgefill.evaluate.answers import answer_rows, kept_values
 from ridgefill.evaluate.bootstrap import RESAMPLES, Interval, mean_interval, ratio_interval
 from ridgefill.evaluate.loss import GROUPS
@@ -34,14 +35,16 @@ def summarise(
         limits: of the verdicts.
 
     Returns ``answers``, ``loss``, ``loss_by_source``, ``splice`` and ``verdicts``, each a list of
-    rows; see the functions that make them.
+    rows, and ``longbench`` where it was asked; see the functions that make them.
     """
     ordered = sorted(records, key=lambda record: record["id"])
     by_kind = {
         kind: [record for record in ordered if record["kind"] == kind]
         for kind in ("answer", "loss", "splice")
     }
+    by_split = longbench.summary(by_kind["answer"])
     return {
+        **({"longbench": by_split} if by_split else {}),
         "answers": answer_rows(by_kind["answer"], exact, fills, needles),
         "loss": [row for plan in fills for row in loss_rows(by_kind["loss"], exact, plan)],
         "loss_by_source": [row for p in fills for row in source_rows(by_kind["loss"], exact, p)],
