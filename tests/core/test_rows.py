@@ -117,3 +117,14 @@ def test_lists_of_bools_are_no_indices(chosen: Any) -> None:
     """A mask given as a list would otherwise mean rows 0 and 1."""
     with pytest.raises(RidgeFillError, match="bool"):
         RowPlan(4, 2, chosen)
+
+
+def test_every_nth_new_token_is_exact() -> None:
+    """Counted in real tokens from the first, padding left out; on top of sinks and tail."""
+    real = torch.ones(2, 20, dtype=torch.bool)
+    real[1, :3] = False
+    exact = RowPlan(tail=2, sinks=1, every=5).exact_mask(real)
+    assert exact[0].nonzero()[:, 0].tolist() == [0, 4, 9, 14, 18, 19]
+    assert exact[1].nonzero()[:, 0].tolist() == [3, 7, 12, 17, 18, 19]
+    with pytest.raises(RidgeFillError, match="every must be an integer of 0 or more, got -1"):
+        RowPlan(every=-1)
