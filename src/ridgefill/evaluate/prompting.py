@@ -63,13 +63,21 @@ class Prompter:
         self.chat = chat == "on" or (chat == "auto" and has_template)
 
     def encode(self, text: str, answer_prefix: str = "") -> Encoded:
-        """Tokenise a user's text and the first words of the answer to it."""
+        """Tokenise a user's text and the first words of the answer to it.
+
+        Special tokens that the tokenizer puts at the end are left out: they would end the answer.
+        """
         whole, begin = self._wrap(text)
         whole += answer_prefix.lstrip() if self.chat else answer_prefix
         call = {"add_special_tokens": not self.chat, "verbose": False}
-        found = self.tokenizer(whole, return_offsets_mapping=True, **call)
-        offsets = tuple((int(low), int(high)) for low, high in found["offset_mapping"])
-        return Encoded(whole, torch.tensor([found["input_ids"]]), offsets, begin)
+        found = self.tokenizer(
+            whole, return_offsets_mapping=True, return_special_tokens_mask=True, **call
+        )
+        stop = len(found["input_ids"])
+        while stop and not self.chat and found["special_tokens_mask"][stop - 1]:
+            stop -= 1
+        offsets = tuple((int(low), int(high)) for low, high in found["offset_mapping"][:stop])
+        return Encoded(whole, torch.tensor([found["input_ids"][:stop]]), offsets, begin)
 
     def count(self, text: str, answer_prefix: str = "") -> int:
         """The tokens of `encode`."""

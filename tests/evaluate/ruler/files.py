@@ -14,7 +14,12 @@ def _sentence(draw: random.Random, count: int = 30) -> str:
     return " ".join(draw.choice(_WORDS) for _ in range(count)).capitalize() + "."
 
 
-def squad(path: Path, seed: int, articles: int = 6) -> Path:
+def longest_document() -> str:
+    """About the longest that there can be, in the files below."""
+    return f"Document 100:\nTitle 10 10\n{' '.join(['extraordinary'] * 60)} It was answer10.\n\n"
+
+
+def squad(path: Path, seed: int, articles: int = 10) -> Path:
     """Every paragraph names a code word that its one question asks for; some have no answer."""
     draw, data = random.Random(seed), []
     for article in range(articles):
@@ -34,7 +39,7 @@ def squad(path: Path, seed: int, articles: int = 6) -> Path:
     return path
 
 
-def hotpotqa(path: Path, seed: int, questions: int = 5) -> Path:
+def hotpotqa(path: Path, seed: int, questions: int = 10) -> Path:
     """Two supporting paragraphs among four; the answer stands in the second."""
     draw, data = random.Random(seed), []
     for number in range(questions):

@@ -3,16 +3,16 @@
 import math
 import random
 import string
+from dataclasses import dataclass
+from functools import partial
 
-from ridgefill.evaluate.ruler.fitting import Draft
+from ridgefill.evaluate.ruler.fitting import Draft, Plan
 from ridgefill.evaluate.ruler.lexicon import words
 
 COMMON_NEW_TOKENS, CODED_NEW_TOKENS = 120, 50
 COMMON_WORDS = 10
 CODED_WORDS = 3
 ALPHA = 2.0
-SHORT = 4096
-"""Below this budget the published counts of common words are smaller, as published."""
 
 _COMMON_BEFORE = (
     "Below is a numbered list of words. In these words, some appear more often than others. "
@@ -34,25 +34,48 @@ _CODED_PREFIX = (
 )
 
 
-def common_units() -> tuple[int, int]:
-    """The fewest and the most distinct words of a list."""
-    return COMMON_WORDS + 1, len(words("noun", "adjective", "verb"))
+@dataclass(frozen=True)
+class Scale:
+    """How often the common words and the others occur in the list.
+
+    ``example`` is the worked example before it: distinct words, and the same two counts.
+    """
+
+    often: int
+    seldom: int
+    example: tuple[int, int, int]
 
 
-def common_words(draw: random.Random, distinct: int, length: int) -> Draft:
-    """Ten words 30 times (6 in short budgets) among others 3 times (once), behind an example."""
-    (example_words, often, seldom), (many, few) = (
-        ((20, 3, 1), (6, 1)) if length < SHORT else ((40, 10, 3), (30, 3))
-    )
-    shown, answer = _numbered(draw, example_words, often, seldom)
-    asked, common = _numbered(draw, distinct, many, few)
+PUBLISHED = Scale(often=30, seldom=3, example=(40, 10, 3))
+SHORT = Scale(often=6, seldom=1, example=(20, 3, 1))
+"""Published for budgets below 4096 tokens."""
+SHORTEST = Scale(often=3, seldom=1, example=(11, 2, 1))
+"""Not published: for budgets that the short lists do not fit in."""
+
+
+def common_plans(length: int, index: int) -> list[Plan]:
+    """Lists on the published scale, or on the first smaller one that fits."""
+    scales = (PUBLISHED, SHORT, SHORTEST) if length >= 4096 else (SHORT, SHORTEST)
+    most = len(words("noun", "adjective", "verb"))
+    return [Plan(partial(common_words, scale=scale), COMMON_WORDS + 1, most) for scale in scales]
+
+
+def common_words(draw: random.Random, distinct: int, scale: Scale) -> Draft:
+    """Ten words often among others seldom, behind a worked example of the same kind."""
+    shown, answer = _numbered(draw, *scale.example)
+    asked, common = _numbered(draw, distinct, scale.often, scale.seldom)
     worked = " ".join(f"{number}. {word}" for number, word in enumerate(answer, start=1))
     example = f"{_COMMON_BEFORE}{shown}{_COMMON_AFTER}{_COMMON_PREFIX} {worked}\n"
     return Draft(
         f"{example}{_COMMON_BEFORE}{asked}{_COMMON_AFTER}",
         _COMMON_PREFIX,
         tuple(common),
-        facts={"haystack": "word list", "often": many, "seldom": few, "distinct": distinct},
+        facts={
+            "haystack": "word list",
+            "often": scale.often,
+            "seldom": scale.seldom,
+            "distinct": distinct,
+        },
     )
 
 
@@ -65,10 +88,10 @@ def _numbered(draw: random.Random, distinct: int, often: int, seldom: int) -> tu
     return " ".join(f"{number}. {word}" for number, word in enumerate(listed, 1)), common
 
 
-def coded_units(length: int) -> tuple[int, int]:
-    """The fewest and the most words of a coded text; with fewer the ranks would not differ."""
+def coded_plans(length: int, index: int) -> list[Plan]:
+    """Coded texts of as many words as fit; with too few the ranks would not differ."""
     least = math.ceil(1 / (_frequency(4) - _frequency(5))) + 1
-    return least, 2 * length
+    return [Plan(partial(coded_words, length=length), least, 2 * length)]
 
 
 def coded_words(draw: random.Random, count: int, length: int) -> Draft:

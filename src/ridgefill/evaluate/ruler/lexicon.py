@@ -12,6 +12,8 @@ from ridgefill.core.errors import RidgeFillError
 def words(*kinds: str) -> tuple[str, ...]:
     """English words of some kinds (``noun``, ``adjective``, ``verb``), sorted.
 
+    Answers are scored whatever their case, so of words that differ in it alone one is kept.
+
     Raises RidgeFillError when the package that holds them is missing.
     """
     try:
@@ -20,7 +22,8 @@ def words(*kinds: str) -> tuple[str, ...]:
         raise RidgeFillError(
             "the package wonderwords is needed for RULER's words: pip install 'ridgefill[eval]'"
         ) from None
-    return tuple(sorted(set(RandomWord().filter(include_categories=list(kinds)))))
+    listed = RandomWord().filter(include_categories=list(kinds))
+    return tuple(sorted({word.lower(): word for word in sorted(listed)}.values()))
 
 
 def word(draw: random.Random) -> str:

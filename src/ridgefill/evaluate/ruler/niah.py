@@ -4,10 +4,10 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from ridgefill.core.errors import NotEnoughTextError
-from ridgefill.evaluate.ruler.fitting import Draft, Mark
+from ridgefill.evaluate.ruler.fitting import Draft, Mark, Plan, Planner
 from ridgefill.evaluate.ruler.lexicon import fresh
 
 NEW_TOKENS = 128
@@ -75,6 +75,11 @@ class Essays:
             raise NotEnoughTextError("the essay texts hold no words: name other files")
         return found
 
+    def cut(self, start: int, count: int) -> list[str]:
+        """``count`` words from ``start`` on; after the last word comes the first."""
+        stop = start + count
+        return self.words[start:stop] + self.words[: max(stop - len(self.words), 0)]
+
 
 @dataclass(frozen=True)
 class Statement:
@@ -85,15 +90,25 @@ class Statement:
     value: str = ""
 
 
-def units(kind: Kind, essays: Essays, length: int) -> tuple[int, int]:
-    """The fewest and the most units of haystack: words of an essay, or sentences."""
-    needles = kind.keys * kind.values
-    if kind.haystack == "essay":
-        return needles, min(len(essays.words), 2 * length)
-    return needles, length
+def planner(kind: Kind, essays: Essays) -> Planner:
+    """Prompts whose units are words of an essay, or sentences."""
+    least = kind.keys * kind.values
+
+    def plans(length: int, index: int) -> list[Plan]:
+        made = partial(draft, kind, essays)
+        if kind.haystack != "essay":
+            return [Plan(made, least, length)]
+        held = len(essays.words)
+        most = 2 * length
+        if held > most:
+            return [Plan(made, least, most)]
+        scarce = f"the essay texts end after {held} words: give more text or use a smaller length"
+        return [Plan(made, least, held, scarce)]
+
+    return plans
 
 
-def draft(kind: Kind, essays: Essays, draw: random.Random, count: int, length: int) -> Draft:
+def draft(kind: Kind, essays: Essays, draw: random.Random, count: int) -> Draft:
     """A prompt with ``count`` units of haystack.
 
     Needles in essays go to distinct ones of forty even depths, else between random sentences, as
@@ -102,11 +117,11 @@ def draft(kind: Kind, essays: Essays, draw: random.Random, count: int, length: i
     """
     taken: set[str] = set()
     needles = _needles(kind, draw, taken)
-    start = _start(essays, draw, length) if kind.haystack == "essay" else 0
+    start = draw.randrange(len(essays.words)) if kind.haystack == "essay" else 0
     asked = draw.sample(sorted({needle.key for needle in needles}), kind.queries)
     hidden = draw.sample(needles, len(needles))
     if kind.haystack == "essay":
-        pieces, glue = _in_essay(essays.words[start : start + count], hidden, draw), " "
+        pieces, glue = _in_essay(essays.cut(start, count), hidden, draw), " "
     else:
         pieces, glue = _between_sentences(_sentences(kind, draw, count, taken), hidden, draw), "\n"
     return _assemble(kind, essays, pieces, glue, needles, asked)
@@ -127,11 +142,6 @@ def _take(draw: random.Random, kind: str, taken: set[str]) -> str:
     made = fresh(draw, kind, taken)
     taken.add(made)
     return made
-
-
-def _start(essays: Essays, draw: random.Random, length: int) -> int:
-    """A word to begin at that leaves as many words as a prompt can hold, if the text has them."""
-    return draw.randrange(max(len(essays.words) - length, 1))
 
 
 def _in_essay(

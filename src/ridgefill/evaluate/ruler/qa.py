@@ -1,14 +1,21 @@
-"""Questions about documents among distractors: SQuAD 2.0 and HotpotQA."""
+"""Questions about documents among distractors: SQuAD 2.0 and HotpotQA.
+
+A prompt always holds the documents that tell the answer. Published HotpotQA prompts hold a
+question's other documents too; here they are the first distractors, so that short budgets hold as
+many of them as fit.
+"""
 
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ridgefill.core.errors import NotEnoughTextError, RidgeFillError
-from ridgefill.evaluate.ruler.fitting import Draft, Mark
+from ridgefill.evaluate.prompting import Prompter
+from ridgefill.evaluate.ruler.fitting import Draft, Mark, Plan, generator
 
 NEW_TOKENS = 32
 _ORDER = "Only give me the answer and do not output any other words."
@@ -28,13 +35,11 @@ _SOURCES = {
 class Question:
     """A question; documents are indices into `Corpus.documents`.
 
-    ``needed`` must be in the prompt, ``gold`` (among them) tell the answer, ``near`` are the first
-    distractors to add.
+    ``gold`` tell the answer, ``near`` are the first distractors to add.
     """
 
     text: str
     answers: tuple[str, ...]
-    needed: tuple[int, ...]
     gold: tuple[int, ...]
     near: tuple[int, ...] = ()
 
@@ -57,10 +62,10 @@ def read(name: str, path: Path | None) -> Corpus:
     if path is None:
         raise RidgeFillError(f"{name} needs the file of {source}: name it with {option}")
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(path.read_text(encoding="utf-8-sig"))
     except UnicodeDecodeError:
         raise RidgeFillError(f"{path} is not UTF-8 text: {option} takes {source}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise RidgeFillError(f"{path} is no JSON ({error}): {option} takes {source}") from None
     try:
         corpus = _READERS[name](data)
@@ -83,9 +88,10 @@ def _squad(data: Any) -> Corpus:
             gold = place[paragraph["context"]]
             near = tuple(index for index in dict.fromkeys(own) if index != gold)
             for asked in paragraph["qas"]:
-                answers = tuple(dict.fromkeys(answer["text"] for answer in asked["answers"]))
-                if not asked.get("is_impossible", False) and answers:
-                    questions.append(Question(asked["question"], answers, (gold,), (gold,), near))
+                answers = dict.fromkeys(_text(answer["text"]) for answer in asked["answers"])
+                if answers and not asked.get("is_impossible", False):
+                    text = _text(asked["question"])
+                    questions.append(Question(text, tuple(answers), (gold,), near))
     return Corpus(documents, questions)
 
 
@@ -97,27 +103,78 @@ def _hotpotqa(data: Any) -> Corpus:
     questions = []
     for entry, context in zip(data, contexts, strict=True):
         supporting = {title for title, _ in entry["supporting_facts"]}
-        needed = tuple(dict.fromkeys(place[text] for _, text in context))
-        gold = tuple(dict.fromkeys(place[t] for title, t in context if title in supporting))
-        questions.append(Question(entry["question"], (entry["answer"],), needed, gold))
+        own = {place[text]: title in supporting for title, text in context}
+        gold = tuple(index for index, needed in own.items() if needed)
+        near = tuple(index for index, needed in own.items() if not needed)
+        if gold:
+            answers = (_text(entry["answer"]),)
+            questions.append(Question(_text(entry["question"]), answers, gold, near))
     return Corpus(documents, questions)
 
 
 _READERS: dict[str, Callable[[Any], Corpus]] = {"qa_1": _squad, "qa_2": _hotpotqa}
 
 
-def _indexed(texts: Any) -> tuple[list[str], dict[str, int]]:
-    documents = sorted(set(texts))
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.40} stands where text should")
+    return value
+
+
+def _indexed(texts: Iterable[Any]) -> tuple[list[str], dict[str, int]]:
+    documents = sorted({_text(text) for text in texts})
     return documents, {text: index for index, text in enumerate(documents)}
 
 
-def units(corpus: Corpus, question: Question) -> tuple[int, int]:
-    """The fewest and the most documents of a prompt."""
-    return len(question.needed), len(corpus.documents)
+class Questions:
+    """The questions of a task in a seeded order, so that the first few are a fair sample.
+
+    Those whose own documents do not fit in a budget are passed over at that length. Published
+    samples are the first questions of the file, at lengths where all fit.
+    """
+
+    def __init__(self, name: str, corpus: Corpus, prompter: Prompter, seed: int) -> None:
+        self._name, self._corpus, self._prompter, self._seed = name, corpus, prompter, seed
+        self._order = list(corpus.questions)
+        generator(seed, name, "order").shuffle(self._order)
+        self._fitting: dict[int, tuple[list[Question], Iterator[Question]]] = {}
+
+    def plans(self, length: int, index: int) -> list[Plan]:
+        """See `Planner`. Raises NotEnoughTextError when there are too few questions."""
+        question = self._question(length, index)
+        made = partial(draft, self._corpus, question)
+        return [Plan(made, len(question.gold), len(self._corpus.documents))]
+
+    def _question(self, length: int, index: int) -> Question:
+        """The ``index``-th question that fits; those before it are tried once and kept."""
+        if index >= len(self._order):
+            raise NotEnoughTextError(
+                f"{self._name} has {len(self._order)} questions, but sample {index} is asked for: "
+                "use fewer samples"
+            )
+        found, rest = self._fitting.setdefault(length, ([], iter(self._order)))
+        while len(found) <= index:
+            question = next(rest, None)
+            if question is None:
+                raise NotEnoughTextError(
+                    f"{self._name}/{length}/{index}: of {len(self._order)} questions, only the "
+                    f"documents of {len(found)} fit: use a larger length or fewer samples"
+                )
+            if self._fits(question, length, len(found)):
+                found.append(question)
+        return found[index]
+
+    def _fits(self, question: Question, length: int, index: int) -> bool:
+        draw = generator(self._seed, self._name, length, index)
+        shortest = draft(self._corpus, question, draw, len(question.gold))
+        return self._prompter.count(shortest.text, shortest.prefix) <= length - NEW_TOKENS
 
 
 def draft(corpus: Corpus, question: Question, draw: random.Random, count: int) -> Draft:
-    """A prompt with ``count`` documents: the needed ones, those near, then any others."""
+    """A prompt with ``count`` documents: those with the answer, those near, then any others.
+
+    A smaller corpus than the budget gives a shorter prompt, as published.
+    """
     chosen = _documents(corpus, question, draw, count)
     draw.shuffle(chosen)
     text, marks = _BEFORE, []
@@ -132,13 +189,13 @@ def draft(corpus: Corpus, question: Question, draw: random.Random, count: int) -
         _PREFIX,
         question.answers,
         tuple(sorted(marks, key=lambda mark: (mark.reference, mark.start))),
-        {"haystack": "documents", "documents": len(chosen)},
+        {"haystack": "documents", "documents": len(chosen), "gold": len(question.gold)},
     )
 
 
 def _documents(corpus: Corpus, question: Question, draw: random.Random, count: int) -> list[int]:
     near = draw.sample(question.near, len(question.near))
-    chosen = [*question.needed, *near][:count]
+    chosen = [*question.gold, *near][:count]
     if len(chosen) < count:
         held = set(chosen)
         others = [index for index in range(len(corpus.documents)) if index not in held]
