@@ -253,12 +253,12 @@ def _maps_digest(method: Method) -> str | None:
 
 def write_report(output: Path, results: Mapping[str, Any], times: Mapping[str, Any] | None) -> None:
     """Write the plots and ``report.html`` of results to a directory, each file atomically."""
-    from ridgefill.evaluate import plots, report
+    from ridgefill.evaluate.reporting import page, plots
 
     images = plots.draw(results)
     for name, data in images.items():
         write_file(output / name, data)
-    write_file(output / "report.html", report.render(results, times, images).encode())
+    write_file(output / "report.html", page.render(results, times, images).encode())
 
 
 def read_results(output: Path) -> tuple[dict[str, Any], dict[str, Any] | None]:

@@ -10,9 +10,19 @@ from typing import Any
 import pytest
 
 from ridgefill.core.errors import RidgeFillError
-from ridgefill.evaluate import plots, report
+from ridgefill.evaluate.reporting import page as report
+from ridgefill.evaluate.reporting import plots
 from ridgefill.evaluate.verdict import Limits
-from tests.evaluate.synthetic import DEAD, DOUBTFUL, IDENTITY, SAFE, Fill, increases, results, times
+from tests.evaluate.reporting.synthetic import (
+    DEAD,
+    DOUBTFUL,
+    IDENTITY,
+    SAFE,
+    Fill,
+    increases,
+    results,
+    times,
+)
 
 FEW: dict[str, Any] = {"samples": 4, "documents": 6, "splices": 5, "lengths": (2048,)}
 LENIENT = Limits(max_distant_loss=0.01, min_needle=0.5)
@@ -332,4 +342,4 @@ def test_the_same_results_give_the_same_page(found: dict[str, Any]) -> None:
 
 
 def test_the_template_is_in_the_package() -> None:
-    assert files("ridgefill.evaluate").joinpath(report.TEMPLATE).is_file()
+    assert files("ridgefill.evaluate.reporting").joinpath(report.TEMPLATE).is_file()

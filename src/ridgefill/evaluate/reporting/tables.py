@@ -4,7 +4,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ridgefill.evaluate.answers import NEEDLES
-from ridgefill.evaluate.formats import (
+from ridgefill.evaluate.loss import GROUPS
+from ridgefill.evaluate.reporting.cells import Cell, Column, Table
+from ridgefill.evaluate.reporting.formats import (
     MISSING,
     MORE_NATS,
     MORE_PERCENT,
@@ -14,8 +16,7 @@ from ridgefill.evaluate.formats import (
     Style,
     count,
 )
-from ridgefill.evaluate.loss import GROUPS
-from ridgefill.evaluate.resultrows import (
+from ridgefill.evaluate.reporting.rows import (
     Results,
     Row,
     by_length,
@@ -26,7 +27,6 @@ from ridgefill.evaluate.resultrows import (
     values,
     whole_range,
 )
-from ridgefill.evaluate.tables import Cell, Column, Table
 
 _RATIO = Style(1, 2)
 _GROUP_NAMES = {"mean": "all (mean)", "distant": "distant", "novel": "novel"}

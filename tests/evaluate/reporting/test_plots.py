@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ridgefill.evaluate import heatmaps, plots
+from ridgefill.evaluate.reporting import heatmaps, plots
 from ridgefill.evaluate.verdict import Limits
-from tests.evaluate.synthetic import DEAD, IDENTITY, SAFE, Fill, results
+from tests.evaluate.reporting.synthetic import DEAD, IDENTITY, SAFE, Fill, results
 
 ALL = {"retrieval.png", "loss.png", "tasks.png", "splice-retrieval.png"}
 FEW: dict[str, Any] = {"samples": 2, "documents": 4, "splices": 4, "lengths": (2048,)}

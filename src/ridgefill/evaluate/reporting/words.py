@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ridgefill.evaluate.formats import PERCENT, Interval, Style, as_change, count, listed
-from ridgefill.evaluate.resultrows import Results, pooled, rows_of
+from ridgefill.evaluate.reporting.formats import PERCENT, Interval, Style, as_change, count, listed
+from ridgefill.evaluate.reporting.rows import Results, pooled, rows_of
 from ridgefill.evaluate.verdict import HARMFUL, SAFE, UNSURE
 
 HARMLESS_MEAN = 0.02

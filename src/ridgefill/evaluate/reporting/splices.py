@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from ridgefill.evaluate.formats import MORE_NATS, PERCENT, Interval
-from ridgefill.evaluate.resultrows import Results, Row, fill_plans, rows_of, whole_range
+from ridgefill.evaluate.reporting.formats import MORE_NATS, PERCENT, Interval
+from ridgefill.evaluate.reporting.rows import Results, Row, fill_plans, rows_of, whole_range
 from ridgefill.evaluate.splice import ALL
 
 MEASURES: Mapping[str, str] = {

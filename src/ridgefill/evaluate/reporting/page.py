@@ -8,12 +8,11 @@ from importlib.resources import files
 from typing import Any
 
 from ridgefill.core.errors import RidgeFillError
-from ridgefill.evaluate import reportfacts as facts
-from ridgefill.evaluate import reporttables as tables
-from ridgefill.evaluate.reporttext import verdicts
-from ridgefill.evaluate.resultrows import rows_of, values
-from ridgefill.evaluate.splicetext import MEASURES, carriers
-from ridgefill.evaluate.tables import Table
+from ridgefill.evaluate.reporting import facts, tables
+from ridgefill.evaluate.reporting.cells import Table
+from ridgefill.evaluate.reporting.rows import rows_of, values
+from ridgefill.evaluate.reporting.splices import MEASURES, carriers
+from ridgefill.evaluate.reporting.words import verdicts
 
 TEMPLATE = "report.html.j2"
 _ALTS = {
@@ -54,7 +53,7 @@ def render(
     Args:
         results: those of a run; parts that were not measured may be missing.
         times: its times, or None.
-        plots: PNG files by name, of `ridgefill.evaluate.plots.draw`; all of them are embedded.
+        plots: PNG files by name, of `plots.draw`; all of them are embedded.
 
     Raises RidgeFillError when jinja2 is not installed.
     """
@@ -122,5 +121,5 @@ def _template() -> Any:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    source = files("ridgefill.evaluate").joinpath(TEMPLATE).read_text(encoding="utf-8")
+    source = files("ridgefill.evaluate.reporting").joinpath(TEMPLATE).read_text(encoding="utf-8")
     return environment.from_string(source)

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ridgefill.evaluate.answers import NEEDLES
-from ridgefill.evaluate.formats import MISSING, PERCENT, count, listed
-from ridgefill.evaluate.resultrows import Results, fill_plans, pooled, rows_of, values
+from ridgefill.evaluate.reporting.formats import MISSING, PERCENT, count, listed
+from ridgefill.evaluate.reporting.rows import Results, fill_plans, pooled, rows_of, values
 
 BUNDLED = "bundled text"
 FEW = 30

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ridgefill.evaluate.formats import MORE_NATS, PERCENT
-from ridgefill.evaluate.resultrows import (
+from ridgefill.evaluate.reporting.formats import MORE_NATS, PERCENT
+from ridgefill.evaluate.reporting.rows import (
     Row,
     by_layer,
     fill_plans,

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ridgefill.evaluate.answers import NEEDLES
-from ridgefill.evaluate.heatmaps import heat_maps
 from ridgefill.evaluate.loss import GROUPS
-from ridgefill.evaluate.resultrows import (
+from ridgefill.evaluate.reporting.heatmaps import heat_maps
+from ridgefill.evaluate.reporting.rows import (
     Row,
     by_length,
     fill_plans,

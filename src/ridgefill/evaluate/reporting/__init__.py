@@ -1,0 +1,1 @@
+"""The report of an evaluation: plots and one HTML page."""
