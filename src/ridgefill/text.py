@@ -48,7 +48,7 @@ def read_files(files: Iterable[Path], column: str = "text") -> Iterator[str]:
     Raises RidgeFillError, naming the file.
     """
     for file in files:
-        text = _read(file)
+        text = read_text(file)
         if file.suffix.lower() == ".jsonl":
             yield from _json_lines(file, text, column)
         elif file.suffix.lower() == ".json":
@@ -57,13 +57,12 @@ def read_files(files: Iterable[Path], column: str = "text") -> Iterator[str]:
             yield text
 
 
-def _read(file: Path) -> str:
+def read_text(file: Path, remedy: str = "convert it or leave it out") -> str:
+    """The text of a UTF-8 file. Raises RidgeFillError, with ``remedy`` where it is not UTF-8."""
     try:
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise RidgeFillError(
-            f"{file} is not UTF-8 text (byte {error.start}): convert it or leave it out"
-        ) from None
+        raise RidgeFillError(f"{file} is not UTF-8 text (byte {error.start}): {remedy}") from None
     except OSError as error:
         raise RidgeFillError(f"{file} cannot be read: {error.strerror}") from None
 
@@ -150,7 +149,7 @@ def _open_dataset(name: str, split: str) -> Iterable[Any]:
     path, config = _name_and_config(name)
     if (Path(path).is_absolute() or path.startswith(".")) and not Path(path).exists():
         raise RidgeFillError(f"dataset {path!r} does not exist: check the path")
-    if not _was_saved_to_disk(Path(path)):
+    if not was_saved_to_disk(Path(path)):
         streamed: Iterable[Any] = datasets.load_dataset(path, config, split=split, streaming=True)
         return streamed
     loaded = datasets.load_from_disk(path)
@@ -164,7 +163,8 @@ def _name_and_config(name: str) -> tuple[str, str | None]:
     return path, config
 
 
-def _was_saved_to_disk(path: Path) -> bool:
+def was_saved_to_disk(path: Path) -> bool:
+    """Whether ``datasets`` saved a dataset to this directory."""
     return any((path / name).is_file() for name in ("dataset_dict.json", "state.json"))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ridgefill.core.errors import NotEnoughTextError, RidgeFillError
+from ridgefill.text import read_text, was_saved_to_disk
 
 HUB = "THUDM/LongBench-v2"
 DIFFICULTIES = ("easy", "hard")
@@ -22,6 +23,7 @@ _FIELDS = (
 )
 _VALUES = {"difficulty": DIFFICULTIES, "length": LENGTHS, "answer": _LETTERS}
 _REMEDY = f"LongBench v2 is data.json of the dataset {HUB}"
+_CONVERT = f"convert it or fetch it again; {_REMEDY}"
 
 
 @dataclass(frozen=True)
@@ -73,18 +75,6 @@ def read_records(source: str) -> list[Record]:
     return records
 
 
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise RidgeFillError(
-            f"{path} is not UTF-8 text (byte {error.start}): convert it or fetch it again; "
-            f"{_REMEDY}"
-        ) from None
-    except OSError as error:
-        raise RidgeFillError(f"{path} cannot be read: {error.strerror}") from None
-
-
 def _parse(text: str, where: str) -> Any:
     try:
         return json.loads(text)
@@ -93,7 +83,7 @@ def _parse(text: str, where: str) -> Any:
 
 
 def _list(path: Path) -> Iterator[tuple[str, Any]]:
-    text = _read(path)
+    text = read_text(path, _CONVERT)
     if not text.strip():
         raise NotEnoughTextError(f"{path} is empty: {_REMEDY}")
     entries = _parse(text, str(path))
@@ -103,7 +93,7 @@ def _list(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _lines(path: Path) -> Iterator[tuple[str, Any]]:
-    for number, line in enumerate(_read(path).split("\n"), start=1):
+    for number, line in enumerate(read_text(path, _CONVERT).split("\n"), start=1):
         if line.strip():
             where = f"{path}, line {number}"
             yield where, _parse(line, where)
@@ -137,7 +127,7 @@ def _open(name: str) -> Iterable[Any]:
         raise RidgeFillError(
             f"the package datasets is needed to read {name!r}: pip install 'ridgefill[datasets]'"
         ) from None
-    saved = any((Path(name) / file).is_file() for file in ("dataset_dict.json", "state.json"))
+    saved = was_saved_to_disk(Path(name))
     read: Callable[..., Any] = datasets.load_from_disk if saved else datasets.load_dataset
     found = read(name)
     if isinstance(found, Mapping):
