@@ -4,7 +4,6 @@ A record is a JSON object with the item's ``id`` and ``kind`` and, under ``plans
 gave. Times stand apart under ``times``, because nothing else may differ between two runs.
 """
 
-import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from ridgefill.bench.timing import Stopwatch
 from ridgefill.core.engine import Method, SpliceEngine
 from ridgefill.evaluate.decoding import greedy
 from ridgefill.evaluate.documents import Window
@@ -94,9 +94,12 @@ class AnswerItem:
         check_fills(context.methods, rows)
         plans, times = {}, {}
         for method in context.methods:
-            start = (time.process_time(), time.perf_counter())
-            cache, logits = context.engine.prefill(sample.input_ids, method)
-            times[method.name] = _elapsed(start)
+            with Stopwatch() as watch:
+                cache, logits = context.engine.prefill(sample.input_ids, method)
+            times[method.name] = {
+                "cpu_s": round(watch.cpu[0], 4),
+                "wall_s": round(watch.wall[0], 4),
+            }
             ids = greedy(context.engine, cache, logits, sample.new_tokens, context.stop)
             prediction = str(context.tokenizer.decode(ids, skip_special_tokens=True))
             score, by_reference = self.task.score(prediction, sample)
@@ -177,8 +180,3 @@ def _sums(scores: DocumentScores, name: str) -> dict[str, Any]:
     found = scores.by_method[name]
     losses = {group: float(found.loss[scores.mask(group)].double().sum()) for group in GROUPS}
     return {"loss": losses, "kl": float(found.kl.double().sum()), "agree": int(found.agree.sum())}
-
-
-def _elapsed(start: tuple[float, float]) -> dict[str, float]:
-    cpu, wall = time.process_time() - start[0], time.perf_counter() - start[1]
-    return {"cpu_s": round(cpu, 4), "wall_s": round(wall, 4)}
