@@ -1,7 +1,6 @@
 """One evaluation from plans and texts to results on disk."""
 
 import hashlib
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -259,13 +258,3 @@ def write_report(output: Path, results: Mapping[str, Any], times: Mapping[str, A
     for name, data in images.items():
         write_file(output / name, data)
     write_file(output / "report.html", page.render(results, times, images).encode())
-
-
-def read_results(output: Path) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Results and times of a finished run. Raises RidgeFillError when there are none."""
-    try:
-        results = json.loads((output / RESULTS).read_text(encoding="utf-8"))
-        times = json.loads((output / TIMES).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise RidgeFillError(f"{output} holds no finished evaluation ({error})") from None
-    return results, times

@@ -124,11 +124,9 @@ def local_losses(
 
     The rows are those that predict the tail's tokens, behind the tokenizer's ``first`` ones.
     """
-    rows = input_ids[:, -tail - 1 : -1]
+    rows = input_ids[:, -tail - 1 :]
     start = torch.tensor([list(first)], dtype=rows.dtype, device=rows.device)
-    _, logits = engine.prefill(torch.cat([start, rows], dim=1), exact, keep=tail)
-    targets = input_ids[0, -tail:].to(logits.device)
-    return F.cross_entropy(logits[0].float(), targets, reduction="none").cpu()
+    return tail_losses(engine, exact, torch.cat([start, rows], dim=1), tail)
 
 
 def novel_tokens(ids: Tensor, tail: int, ngram: int = 1) -> Tensor:
@@ -151,7 +149,7 @@ def tail_losses(engine: Engine, method: Method, input_ids: Tensor, tail: int) ->
     """
     _, logits = engine.prefill(input_ids[:, :-1], method, keep=tail)
     targets = input_ids[0, -tail:].to(logits.device)
-    losses = torch.nn.functional.cross_entropy(logits[0].float(), targets, reduction="none")
+    losses = F.cross_entropy(logits[0].float(), targets, reduction="none")
     return losses.cpu()
 
 
